@@ -1,0 +1,1 @@
+//! The one place that turns an outcome into a verdict, and the retry arithmetic.
