@@ -67,7 +67,7 @@ pub trait Broker: Sized + 'static {
 /// One open subscription of a broker.
 pub trait Source: 'static {
     /// What the broker needs to settle one delivery: fenced by owner and generation where the broker can.
-    type Token: 'static;
+    type Token: Clone + 'static;
     /// The power to renew leases; [`Absent`] where there are none.
     type Lease: Lease<Self::Token>;
 
@@ -219,8 +219,8 @@ pub struct Incoming<T> {
     /// The how-many-eth hand-over this is, from 1, as [`Capabilities::delivery_count`] counts; where only a flag is
     /// known, 1 or 2; where nothing is, `None`.
     pub delivered: Option<u32>,
-    /// The broker's own position of the message (row, entry, offset): the same at each redelivery. Empty where it has none.
-    pub position: Text,
+    /// The broker's own position of the message, the same at each redelivery.
+    pub position: Position,
     /// Metadata from outside that was out of range and counts as absent.
     pub oddities: u32,
 }
@@ -229,7 +229,30 @@ impl<T> Incoming<T> {
     /// A delivery of which the broker knows no count and no position.
     #[must_use]
     pub fn new(token: T, envelope: impl Into<std::sync::Arc<Envelope>>) -> Self {
-        Self { token, envelope: envelope.into(), delivered: None, position: Text::new(), oddities: 0 }
+        Self { token, envelope: envelope.into(), delivered: None, position: Position::None, oddities: 0 }
+    }
+}
+
+/// The broker's own position of a message: row, entry, offset.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Position {
+    /// The broker has none.
+    #[default]
+    None,
+    /// A row or sequence number.
+    Number(u64),
+    /// Anything else, as text.
+    Text(Text),
+}
+
+/// Empty, the number, or the text.
+impl std::fmt::Display for Position {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::None => Ok(()),
+            Self::Number(number) => write!(f, "{number}"),
+            Self::Text(text) => f.write_str(text),
+        }
     }
 }
 

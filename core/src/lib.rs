@@ -26,7 +26,7 @@ pub mod wire;
 
 pub use broker::{
     Absent, Broker, Browse, Browsed, Count, Counts, Declaration, DeclareMode, Extended, Groups, Incoming, Lease,
-    Message, Outgoing, Page, Raw, Settled, Settlement, Source, State, Subscription, Tended,
+    Message, Outgoing, Page, Position, Raw, Settled, Settlement, Source, State, Subscription, Tended,
 };
 pub use bytestring::ByteString as Text;
 pub use capability::{Capabilities, DeliveryCount, Durability, Fencing};
@@ -34,4 +34,5 @@ pub use envelope::{Envelope, MessageId, Stamps, Timestamp};
 pub use error::{CodecError, ErrorKind, TransportError};
 pub use name::{Name, NameError, TypeName};
 pub use place::Place;
+pub use policy::{Order, Outcome, RetryPolicy, Unhandled, Verdict};
 pub use track::{Attempt, AttemptKind, Failure, Origin, Reason, Track};
