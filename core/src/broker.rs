@@ -413,18 +413,38 @@ impl Groups for Absent {
     }
 }
 
-/// A user's message type, declared in two lines:
+/// A user's message type, declared in two lines with [`message!`](crate::message):
 ///
 /// ```
 /// #[derive(serde::Serialize, serde::Deserialize)]
 /// struct OrderPlaced { id: u64 }
-/// impl postroom_core::Message for OrderPlaced { const TYPE: &'static str = "order.placed"; }
+/// postroom_core::message!(OrderPlaced = "order.placed");
+///
+/// #[derive(serde::Serialize, serde::Deserialize)]
+/// struct Ask { sku: String }
+/// postroom_core::message!(Ask = "price.ask" -> u64);
 /// ```
 pub trait Message: Sized + 'static {
     /// The type's name on the wire; the grammar is [`TypeName`](crate::TypeName)'s and is checked when it is declared.
     const TYPE: &'static str;
+    /// What a handler answers; `()` is no reply.
+    type Reply: Send + 'static;
 }
 
 /// A body that is taken and given as it is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Raw(pub Bytes);
+
+/// Declares a message type: `message!(Type = "name")`, or with a reply `message!(Type = "name" -> Reply)`.
+#[macro_export]
+macro_rules! message {
+    ($type:ty = $name:literal) => {
+        $crate::message!($type = $name -> ());
+    };
+    ($type:ty = $name:literal -> $reply:ty) => {
+        impl $crate::Message for $type {
+            const TYPE: &'static str = $name;
+            type Reply = $reply;
+        }
+    };
+}
