@@ -1,0 +1,108 @@
+//! What was sent, settled and found again: the first promise, checked for every place and group.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use postroom_core::{Name, Place};
+
+use super::{Stop, ensure};
+
+/// One message in one place.
+#[derive(Debug, Default, Clone, Copy)]
+struct Line {
+    /// Copies whose publish was confirmed, or that a scenario accounts for by hand.
+    sent: usize,
+    /// Copies that ended: acked, or removed by an operator.
+    ended: usize,
+    /// Copies that lay there at the end.
+    left: usize,
+}
+
+/// The books of one scenario.
+#[derive(Debug, Default)]
+pub(crate) struct Ledger {
+    places: BTreeSet<Place>,
+    lines: BTreeMap<(Place, String), Line>,
+    strangers: Vec<(Place, String)>,
+}
+
+impl Ledger {
+    /// A place was declared.
+    pub(crate) fn declared(&mut self, place: &Place) {
+        self.places.insert(place.clone());
+    }
+
+    /// A place and its messages were removed on purpose.
+    pub(crate) fn forget(&mut self, place: &Place) {
+        self.places.remove(place);
+        self.lines.retain(|(at, _), _| at != place);
+    }
+
+    /// The declared places where messages can lie.
+    pub(crate) fn places(&self) -> Vec<Place> {
+        self.places.iter().filter(|place| !matches!(place, Place::Topic(_))).cloned().collect()
+    }
+
+    fn reached(&self, to: &Place) -> Vec<Place> {
+        let of = |topic: &Name| {
+            let groups =
+                self.places.iter().filter(|place| matches!(place, Place::Group { topic: t, .. } if t == topic));
+            groups.cloned().collect()
+        };
+        match to {
+            Place::Topic(topic) => of(topic),
+            other => vec![other.clone()],
+        }
+    }
+
+    /// A publish was confirmed: a topic's message is owed to each of its groups.
+    pub(crate) fn sent(&mut self, to: &Place, id: &str) {
+        for place in self.reached(to) {
+            self.lines.entry((place, id.to_owned())).or_default().sent += 1;
+        }
+    }
+
+    /// A delivery came.
+    pub(crate) fn came(&mut self, place: &Place, id: &str) {
+        if !self.lines.contains_key(&(place.clone(), id.to_owned())) {
+            self.strangers.push((place.clone(), id.to_owned()));
+        }
+    }
+
+    /// A delivery was acked with success, or a message was removed.
+    pub(crate) fn ended(&mut self, place: &Place, id: &str) {
+        if let Some(line) = self.lines.get_mut(&(place.clone(), id.to_owned())) {
+            line.ended += 1;
+        }
+    }
+
+    /// A message lay in a place at the end.
+    pub(crate) fn left(&mut self, place: &Place, id: &str) {
+        self.came(place, id);
+        if let Some(line) = self.lines.get_mut(&(place.clone(), id.to_owned())) {
+            line.left += 1;
+        }
+    }
+
+    /// Everything sent is ended or left, once; nothing is invented.
+    pub(crate) fn balance(&self) -> Result<(), Stop> {
+        if let Some((place, id)) = self.strangers.first() {
+            return Err(Stop::failed(format_args!("{id} came from {place}, where it was never sent")));
+        }
+        let mut lost = Vec::new();
+        let mut more = Vec::new();
+        for ((place, id), line) in &self.lines {
+            match (line.ended + line.left).cmp(&line.sent) {
+                std::cmp::Ordering::Less => lost.push(format!("{id} in {place} {line:?}")),
+                std::cmp::Ordering::Greater => more.push(format!("{id} in {place} {line:?}")),
+                std::cmp::Ordering::Equal => {}
+            }
+        }
+        ensure!(lost.is_empty(), "{} lost: {}", lost.len(), some(&lost));
+        ensure!(more.is_empty(), "{} came again after their end: {}", more.len(), some(&more));
+        Ok(())
+    }
+}
+
+fn some(lines: &[String]) -> String {
+    lines.iter().take(3).cloned().collect::<Vec<_>>().join("; ")
+}
