@@ -427,6 +427,8 @@ impl Groups for Absent {
 pub trait Message: Sized + 'static {
     /// The type's name on the wire; the grammar is [`TypeName`](crate::TypeName)'s and is checked when it is declared.
     const TYPE: &'static str;
+    /// How it is encoded. Decoding follows the content type that a message came with.
+    const CODEC: crate::codec::Format = crate::codec::Format::Json;
     /// What a handler answers; `()` is no reply.
     type Reply: Send + 'static;
 }

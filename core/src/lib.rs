@@ -7,7 +7,7 @@
 //! - [`name`], [`place`]: what things are called, and where messages stay;
 //! - [`envelope`], [`track`]: a message with its metadata, and what Postroom remembers of its earlier deliveries;
 //! - [`broker`]: the contract that a broker driver implements, with its [`capability`] table and [`error`]s;
-//! - [`codec`], [`wire`], [`dsn`]: bytes, headers and addresses;
+//! - [`codec`], [`wire`], [`dsn`], [`mod@duration`]: bytes, headers, addresses and times as text;
 //! - [`policy`]: the one place that turns an outcome into a verdict, and the retry arithmetic;
 //! - [`protocol`]: the delivery protocol as pure state machines.
 
@@ -15,6 +15,7 @@ pub mod broker;
 pub mod capability;
 pub mod codec;
 pub mod dsn;
+pub mod duration;
 pub mod envelope;
 pub mod error;
 pub mod name;
@@ -30,6 +31,9 @@ pub use broker::{
 };
 pub use bytestring::ByteString as Text;
 pub use capability::{Capabilities, DeliveryCount, Durability, Fencing};
+pub use codec::{Body, Codec};
+pub use dsn::{Dsn, DsnError, Secret};
+pub use duration::{DurationError, duration};
 pub use envelope::{Envelope, MessageId, Stamps, Timestamp};
 pub use error::{CodecError, ErrorKind, TransportError};
 pub use name::{Name, NameError, TypeName};
