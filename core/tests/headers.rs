@@ -242,6 +242,7 @@ fn stamps_cannot_pose_as_metadata() {
         "Content-Type",
         "postroom-attempts",
         "Postroom-Deadline",
+        "Postroom-Starts",
         "postroom-",
         STAMP,
         "X-Postroom-Stamp-a",
@@ -251,7 +252,8 @@ fn stamps_cannot_pose_as_metadata() {
     ];
     let mut envelope = Envelope::with_id(MessageId::new("real").unwrap(), "");
     for name in names {
-        envelope.stamps.push(name, "spoof");
+        // A value that each of the numbers and names would take.
+        envelope.stamps.push(name, "7");
     }
     for prefix in ALL {
         // Some brokers lower the names on the way: still nothing is taken for metadata.
@@ -261,13 +263,20 @@ fn stamps_cannot_pose_as_metadata() {
                 headers.iter_mut().for_each(|(name, _)| name.make_ascii_lowercase());
             }
             let back = read_all(&headers, prefix, &Bytes::new()).envelope;
-            assert_eq!((&*back.id, back.attempts(), &back.message_type), ("real", 0, &None));
+            assert_eq!((&*back.id, &back.track, &back.message_type), ("real", &None, &None));
             assert_eq!((back.stamps.len(), &back.content_type), (names.len(), &None));
             assert!(lower || back == envelope);
         }
     }
     // What we did not escape is not unescaped.
     assert_eq!(read_one("x-postroom-stamp-tenant", b"1").envelope.stamps.get_str("x-postroom-stamp-tenant"), Some("1"));
+}
+
+#[test]
+fn an_empty_track_is_still_one() {
+    let mut envelope = Envelope::with_id(MessageId::new("i").unwrap(), "");
+    envelope.track_mut();
+    assert_eq!(read_all(&written(&envelope, Prefix::Dash), Prefix::Dash, &Bytes::new()).envelope, envelope);
 }
 
 #[test]
