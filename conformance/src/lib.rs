@@ -5,25 +5,7 @@
 //! scenario gets fresh names and a time limit of its own, and ends with a proof of the first promise: all it opened is
 //! closed, every place is read to its end, and the ledger of what was sent, settled and found again must balance.
 //!
-//! ```
-//! use std::time::Duration;
-//! use postroom_conformance::{Level, Subject, run};
-//! use postroom_memory::{Memory, MemoryConfig};
-//!
-//! struct Ours;
-//! impl Subject for Ours {
-//!     type Broker = Memory;
-//!     fn config(&self) -> MemoryConfig {
-//!         MemoryConfig::new("conformance-doc")
-//!     }
-//!     fn lease(&self) -> Duration {
-//!         Duration::from_millis(200)
-//!     }
-//! }
-//! let report = run(Ours, Level::Bare, "settling::acked");
-//! println!("{report}");
-//! report.assert();
-//! ```
+//! The README shows how a broker runs it.
 //!
 //! In reading order:
 //! - [`subject`]: what a broker hands in;
@@ -32,6 +14,10 @@
 //! - [`mod@run`]: runs them, side by side, each bounded;
 //! - `support`: the world of one scenario: names, connections, readers, the ledger;
 //! - `bare`: the scenarios of the bare contract, a file a group.
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
 
 mod bare;
 pub mod report;

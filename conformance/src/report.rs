@@ -79,7 +79,7 @@ impl fmt::Display for Report {
                     writeln!(f, "  FAILED  {group}::{name} ({} ms): {proves}\n          {why}", took.as_millis())?;
                 }
                 Verdict::NotApplicable(need) => {
-                    writeln!(f, "  n/a     {group}::{name}: {proves}; the broker has no {need}")?;
+                    writeln!(f, "  n/a     {group}::{name}: {proves}; needs {need}")?;
                 }
             }
         }

@@ -91,7 +91,6 @@ async fn one<S: Subject>(scenario: Scenario<S>, subject: &Rc<S>, powers: &Powers
                 }
                 Ok(Err(join)) => Verdict::Failed(ended(join)),
                 Ok(Ok(Err(Stop::Failed(why)))) => Verdict::Failed(why),
-                Ok(Ok(Err(Stop::Needs(need)))) => Verdict::NotApplicable(need),
                 Ok(Ok(Ok(()))) => Verdict::Passed,
             }
         }

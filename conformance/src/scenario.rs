@@ -67,6 +67,8 @@ pub enum Need {
     Groups,
     /// Deliveries are counted exactly.
     ExactDeliveryCount,
+    /// A limit of the body's size, low enough to be tried.
+    BodyLimit,
     /// The subject can inject foreign messages.
     Injection,
     /// The subject has a config that reaches nothing.
@@ -84,11 +86,15 @@ impl fmt::Display for Need {
             Self::Browse => "browse",
             Self::Groups => "groups",
             Self::ExactDeliveryCount => "an exact delivery count",
-            Self::Injection => "injection of foreign messages (of the test's subject)",
-            Self::Unreachable => "an unreachable config (of the test's subject)",
+            Self::BodyLimit => "a limit of the body's size, of 64 MiB at most",
+            Self::Injection => "a subject that can inject foreign messages",
+            Self::Unreachable => "a subject with an unreachable config",
         })
     }
 }
+
+/// Above this the proof that a body is too large would cost more than it says.
+const PROVABLE: usize = 64 << 20;
 
 /// What a connected broker turned out to have.
 #[derive(Clone, Debug)]
@@ -124,6 +130,7 @@ impl Powers {
             Need::Browse => self.browse,
             Need::Groups => self.groups,
             Need::ExactDeliveryCount => can.delivery_count == DeliveryCount::Exact,
+            Need::BodyLimit => can.max_body.is_some_and(|limit| limit <= PROVABLE),
             Need::Injection => self.injection,
             Need::Unreachable => self.unreachable,
         }

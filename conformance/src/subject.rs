@@ -7,8 +7,8 @@ use postroom_core::{Broker, Place, Text};
 
 /// A broker under test. Two methods are needed; the others have defaults.
 pub trait Subject: 'static {
-    /// The broker.
-    type Broker: Broker;
+    /// The broker. Its config goes to the thread of a transport.
+    type Broker: Broker<Config: Send>;
 
     /// A config that reaches the same store at every call: each scenario connects several times.
     fn config(&self) -> <Self::Broker as Broker>::Config;

@@ -3,8 +3,8 @@
 use std::{cell::RefCell, rc::Rc, sync::Arc, time::Duration};
 
 use postroom_core::{
-    Broker, Browse, Browsed, Count, Counts, Declaration, DeclareMode, Envelope, MessageId, Outgoing, Place, State,
-    Subscription,
+    Broker, Browse, Browsed, Count, Counts, Declaration, DeclareMode, Envelope, ErrorKind, MessageId, Outgoing, Place,
+    State, Subscription, TransportError,
 };
 use tokio::{sync::watch, task::JoinHandle, time::timeout};
 
@@ -19,7 +19,7 @@ pub(crate) struct Connection<B: Broker> {
     ledger: Rc<RefCell<Ledger>>,
     patience: Duration,
     tending: watch::Sender<bool>,
-    tender: RefCell<Option<JoinHandle<()>>>,
+    tender: RefCell<Option<JoinHandle<Result<(), TransportError>>>>,
 }
 
 impl<B: Broker> Connection<B> {
@@ -28,31 +28,41 @@ impl<B: Broker> Connection<B> {
         let (tending, mut on) = watch::channel(true);
         let tended = broker.clone();
         let tender = tokio::task::spawn_local(async move {
+            let mut failed = None;
             while *on.borrow() {
                 let pause = match tended.tend(256).await {
                     Ok(tended) if tended.more => Duration::ZERO,
                     Ok(tended) => tended.next.unwrap_or(PAUSE).min(PAUSE),
-                    Err(_) => PAUSE,
+                    Err(error) if error.kind() == ErrorKind::Stopped => break,
+                    Err(error) => {
+                        failed = (error.kind() != ErrorKind::Busy).then_some(error).or(failed);
+                        PAUSE
+                    }
                 };
                 // A broker that always wants to be called at once must not starve the scenario.
                 let _ = timeout(pause.max(Duration::from_millis(1)), on.changed()).await;
             }
+            failed.map_or(Ok(()), Err)
         });
         Self { broker, ledger, patience, tending, tender: RefCell::new(Some(tender)) }
     }
 
-    /// Ends the tending, in order.
-    pub(crate) async fn untended(&self) {
+    /// Ends the tending, in order, and tells how it went.
+    pub(crate) async fn untended(&self) -> Result<(), Stop> {
         self.tending.send_replace(false);
         let tender = self.tender.borrow_mut().take();
-        if let Some(tender) = tender {
-            let _ = tender.await;
+        let Some(tender) = tender else { return Ok(()) };
+        match timeout(self.patience, tender).await {
+            Err(_) => Err(Stop::failed("tend hangs")),
+            Ok(Err(join)) => Err(Stop::failed(format_args!("tend panicked: {join}"))),
+            Ok(Ok(Err(error))) => Err(Stop::failed(format_args!("tend failed: {error:?}"))),
+            Ok(Ok(Ok(()))) => Ok(()),
         }
     }
 
     /// Closes as a stopping node does.
     pub(crate) async fn close(&self) -> Result<(), Stop> {
-        self.untended().await;
+        self.untended().await?;
         timeout(self.patience, self.broker.close()).await.map_err(|_| Stop::failed("close hangs"))??;
         Ok(())
     }

@@ -4,16 +4,11 @@ use std::panic::Location;
 
 use postroom_core::{NameError, TransportError};
 
-use crate::Need;
-
 /// Why a scenario ended before its end.
 #[derive(Debug)]
 pub(crate) enum Stop {
     /// The broker broke a rule.
     Failed(String),
-    /// It turned out that the broker lacks a power.
-    #[allow(dead_code, reason = "for powers that show only when they are used")]
-    Needs(Need),
 }
 
 impl Stop {

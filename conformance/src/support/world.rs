@@ -95,7 +95,7 @@ impl<S: Subject> World<S> {
     pub(crate) async fn finish(self) -> Result<(), Stop> {
         let opened = self.opened.take();
         for connection in &opened {
-            connection.untended().await;
+            connection.untended().await?;
             match timeout(self.patience(), connection.broker.close()).await {
                 Err(_) => return Err(Stop::failed("close hangs at the end of the scenario")),
                 Ok(Err(error)) => ensure!(error.kind() == ErrorKind::Stopped, "close failed at the end: {error:?}"),

@@ -132,7 +132,11 @@ impl<B: Broker> Broker for Broken<B> {
             fault,
             closed: Cell::new(false),
             sources: RefCell::default(),
-            count: inner.count().is_some().then(|| BrokenCount { inner: inner.clone(), fault, oldest: Cell::new(None) }),
+            count: inner.count().is_some().then(|| BrokenCount {
+                inner: inner.clone(),
+                fault,
+                oldest: Cell::new(None),
+            }),
             browse: inner.browse().is_some().then(|| BrokenBrowse { inner: inner.clone(), fault }),
             groups: inner.groups().is_some().then(|| BrokenGroups { inner: inner.clone(), fault }),
             inner,

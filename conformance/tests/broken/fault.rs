@@ -6,6 +6,11 @@ pub enum Fault {
     /// Nothing: the wrapper itself must pass.
     None,
 
+    /// An ack has no answer.
+    Hangs,
+    /// A pull panics.
+    Panics,
+
     // Settling
     /// A delivery is acked when it is pulled.
     AcksAtPull,

@@ -2,9 +2,7 @@
 
 use std::{cell::Cell, rc::Rc};
 
-use postroom_core::{
-    Broker, Browse, Browsed, Count, Counts, Groups, Name, Page, Place, State, Text, TransportError,
-};
+use postroom_core::{Broker, Browse, Browsed, Count, Counts, Groups, Name, Page, Place, State, Text, TransportError};
 
 use crate::{broker::mixed, fault::Fault};
 

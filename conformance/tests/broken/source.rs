@@ -64,6 +64,7 @@ impl<B: Broker> Held<B> {
 
     async fn fetch(&self, max: usize) -> Result<Vec<Incoming<Inner<B>>>, TransportError> {
         match self.fault {
+            Fault::Panics => panic!("a bug in a driver"),
             Fault::PullsMore => self.source.pull(max + 1).await,
             Fault::Prefetches => {
                 if self.ready.borrow().is_empty() {
@@ -100,6 +101,7 @@ impl<B: Broker> Held<B> {
 
     async fn settle_one(&self, token: &Token<B>, how: &Settlement) -> Result<Settled, TransportError> {
         let answer = match (self.fault, how) {
+            (Fault::Hangs, Settlement::Ack) => std::future::pending().await,
             (Fault::AcksAtPull | Fault::ForgetsAcks, Settlement::Ack) => Ok(Settled::Done),
             (Fault::AcksAtPull, Settlement::Release) => Ok(Settled::Done),
             (Fault::AcksAtPull, Settlement::Retry { replacement, after }) => {
@@ -109,7 +111,8 @@ impl<B: Broker> Held<B> {
                 self.publish(self.place.clone(), replacement, *after).await?;
                 self.inner(token, how).await
             }
-            (Fault::RetriesTheOriginal, Settlement::Retry { .. }) | (Fault::RetryKeepsTheOriginal, Settlement::Retry { .. }) => {
+            (Fault::RetriesTheOriginal, Settlement::Retry { .. })
+            | (Fault::RetryKeepsTheOriginal, Settlement::Retry { .. }) => {
                 if let (Fault::RetryKeepsTheOriginal, Settlement::Retry { replacement, after }) = (self.fault, how) {
                     self.publish(self.place.clone(), replacement, *after).await?;
                 }
