@@ -132,7 +132,7 @@ pub enum Action {
     /// Say [`Event::Due`] after this time.
     Hold(Key, Duration),
     /// It left the ledger: its permit is free.
-    Gone(SourceId, Tally),
+    Gone(SourceId, Tally, Arc<Envelope>),
     /// Pause this subscription: it has no failure transport and met a message that can't be handled.
     Pause(SourceId, Text),
 }
@@ -235,6 +235,19 @@ impl<T: Clone> Ledger<T> {
     #[must_use]
     pub fn token(&self, key: Key) -> Option<(SourceId, T)> {
         self.entries.get(key).map(|entry| (entry.source, entry.token.clone()))
+    }
+
+    /// The subscription of a delivery.
+    #[must_use]
+    pub fn source(&self, key: Key) -> Option<SourceId> {
+        self.entries.get(key).map(|entry| entry.source)
+    }
+
+    /// Whether a delivery has not begun to settle.
+    #[must_use]
+    pub fn is_open(&self, key: Key) -> bool {
+        let open = |entry: &Entry<T>| matches!(entry.phase, Phase::Waiting | Phase::Open | Phase::Held);
+        self.entries.get(key).is_some_and(open)
     }
 
     /// The envelope of a delivery.
@@ -459,13 +472,15 @@ impl<T: Clone> Ledger<T> {
             // Its end is still to come.
             Phase::Open => entry.phase = Phase::Lost,
             Phase::Lost => {}
+            // Its handler was still running at the grace, whatever the broker would have said.
+            Phase::Settling(Tally::Abandoned) => self.gone(key, Tally::Abandoned, actions),
             Phase::Waiting | Phase::Held | Phase::Copying(_) | Phase::Settling(_) => self.gone(key, Tally::Lost, actions),
         }
     }
 
     fn gone(&mut self, key: Key, tally: Tally, actions: &mut Vec<Action>) {
         let Some(entry) = self.entries.remove(key) else { return };
-        actions.push(Action::Gone(entry.source, tally));
+        actions.push(Action::Gone(entry.source, tally, entry.envelope));
         let Some(next) = entry.line.and_then(|line| self.lanes.leave(&line, key)) else { return };
         let draining = self.draining;
         let Some(waiting) = self.entries.get_mut(next) else { return };

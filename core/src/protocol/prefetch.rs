@@ -71,7 +71,12 @@ impl Permits {
         self.taken = self.taken.saturating_add(n);
     }
 
-    /// Gives permits back.
+    /// Gives back permits that were taken for deliveries that did not come.
+    pub fn refund(&mut self, n: usize) {
+        self.taken = self.taken.saturating_sub(n);
+    }
+
+    /// Gives back the permits of deliveries that ended.
     pub fn give(&mut self, n: usize) {
         self.taken = self.taken.saturating_sub(n);
         self.finished = self.finished.saturating_add(n);

@@ -1,0 +1,105 @@
+//! Which pools a message visits.
+
+use std::{collections::HashMap, sync::Arc};
+
+use postroom_core::{Outcome, Text, TypeName};
+
+use crate::{
+    gate::{Delivery, Ended},
+    handler::TypePattern,
+    queue::Queue,
+};
+
+/// The pools that take one pattern, in order.
+#[derive(Debug)]
+pub(crate) struct Route {
+    pub(crate) stages: Vec<Stage>,
+}
+
+/// One pool of a route; named where the route has several.
+#[derive(Debug)]
+pub(crate) struct Stage {
+    pub(crate) name: Option<Text>,
+    pub(crate) queue: Arc<Queue>,
+}
+
+/// All routes of one subscription.
+#[derive(Debug, Default)]
+pub(crate) struct Router {
+    exact: HashMap<TypeName, Arc<Route>>,
+    /// Longest first.
+    prefixes: Vec<(Text, Arc<Route>)>,
+}
+
+impl Router {
+    pub(crate) fn new(routes: Vec<(TypePattern, Arc<Route>)>) -> Self {
+        let mut router = Self::default();
+        for (pattern, route) in routes {
+            match pattern {
+                TypePattern::Exact(name) => {
+                    router.exact.insert(name, route);
+                }
+                TypePattern::Prefix(prefix) => router.prefixes.push((prefix, route)),
+            }
+        }
+        router.prefixes.sort_by_key(|(prefix, _)| std::cmp::Reverse(prefix.len()));
+        router
+    }
+
+    fn find(&self, message_type: Option<&TypeName>) -> Option<&Arc<Route>> {
+        if let Some(route) = message_type.and_then(|name| self.exact.get(name)) {
+            return Some(route);
+        }
+        let name = message_type.map_or("", |name| name.as_str());
+        self.prefixes.iter().find(|(prefix, _)| name.starts_with(&**prefix)).map(|(_, route)| route)
+    }
+
+    /// Hands deliveries to the pools of their types; answers those that no handler takes, ended.
+    pub(crate) fn dispatch(&self, deliveries: Vec<Delivery>) -> Vec<Ended> {
+        let mut ended = Vec::new();
+        let mut batch: Vec<Delivery> = Vec::with_capacity(deliveries.len());
+        let mut target: Option<Arc<Queue>> = None;
+        for mut delivery in deliveries {
+            let Some(route) = self.find(delivery.envelope.message_type.as_ref()) else {
+                ended.push(delivery.end(Outcome::Unhandled));
+                continue;
+            };
+            delivery.route = Some(route.clone());
+            match next_queue(&mut delivery) {
+                Some(queue) => {
+                    // Neighbours mostly go to the same pool: one lock for all of them.
+                    match &target {
+                        Some(current) if Arc::ptr_eq(current, &queue) => {}
+                        Some(current) => {
+                            current.push(batch.drain(..));
+                            target = Some(queue);
+                        }
+                        None => target = Some(queue),
+                    }
+                    batch.push(delivery);
+                }
+                None => ended.push(delivery.end(Outcome::Done)),
+            }
+        }
+        if let Some(queue) = target {
+            queue.push(batch);
+        }
+        ended
+    }
+}
+
+/// The queue of the delivery's current stage, after those that its done-marks name are skipped; `None`: all are done.
+pub(crate) fn next_queue(delivery: &mut Delivery) -> Option<Arc<Queue>> {
+    let route = delivery.route.as_ref()?;
+    while let Some(stage) = route.stages.get(delivery.stage) {
+        let done = match (&stage.name, &delivery.envelope.track) {
+            (Some(name), Some(track)) => track.done.contains(name),
+            _ => false,
+        };
+        if !done {
+            return Some(stage.queue.clone());
+        }
+        delivery.stage += 1;
+    }
+    None
+}

@@ -1,0 +1,387 @@
+//! The state of a transport, and the one place where the ledger's actions become calls.
+
+use std::{
+    cell::{Cell, RefCell},
+    future::Future,
+    panic::AssertUnwindSafe,
+    rc::{Rc, Weak},
+    sync::Arc,
+    time::Duration,
+};
+
+use futures_util::FutureExt;
+use postroom_core::{
+    Broker, DeliveryCount, Envelope, Outcome, Place, Source, Text,
+    envelope::Timestamp,
+    policy::{Order, Unhandled},
+    protocol::{Action, End, Event, Key, Ledger, SourceId, SourceRules, Tally},
+    track::Origin,
+};
+use tokio::sync::{Notify, mpsc, watch};
+
+use super::{Launch, copy::Copies, publish::Publishes, settle::Settles};
+use crate::{
+    board::{Board, Counters, Health, Kind},
+    clock,
+    consumer::Told,
+    gate::{Delivery, Ended, Gate},
+    guardian::panic_text,
+    layer::{Layers, Observed, Observer},
+    options::{FailureRef, TransportOptions},
+    receipt::Tallies,
+    transport::Directory,
+};
+
+pub(super) type Token<B> = <<B as Broker>::Source as Source>::Token;
+
+/// One subscription.
+pub(super) struct Sub {
+    pub(super) place: Place,
+    pub(super) gate: Arc<Gate>,
+    pub(super) inbox: RefCell<Option<mpsc::UnboundedSender<Told>>>,
+    pub(super) pulls: Cell<usize>,
+}
+
+/// A live connection.
+pub(super) struct Link<B: Broker> {
+    pub(super) broker: Rc<B>,
+    pub(super) sources: Vec<Rc<B::Source>>,
+    pub(super) epoch: u32,
+}
+
+impl<B: Broker> Clone for Link<B> {
+    fn clone(&self) -> Self {
+        Self { broker: self.broker.clone(), sources: self.sources.clone(), epoch: self.epoch }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Phase {
+    Running,
+    Draining,
+    Closing,
+    Closed,
+}
+
+/// Lives on its transport's arbiter; no `RefCell` is borrowed across an await.
+pub(super) struct Engine<B: Broker> {
+    pub(super) weak: Weak<Self>,
+    pub(super) options: TransportOptions,
+    pub(super) config: B::Config,
+    pub(super) owner: Text,
+    pub(super) subs: Vec<Sub>,
+    pub(super) ledger: RefCell<Ledger<Token<B>>>,
+    pub(super) link: RefCell<Option<Link<B>>>,
+    pub(super) epoch: Cell<u32>,
+    /// The epoch of the live connection; 0 while there is none.
+    pub(super) live: watch::Sender<u32>,
+    pub(super) broken: Notify,
+    pub(super) phase: watch::Sender<Phase>,
+    pub(super) settles: Settles,
+    pub(super) publishes: Publishes,
+    pub(super) copies: Copies,
+    pub(super) tend_now: Notify,
+    pub(super) tend_at: Cell<Option<tokio::time::Instant>>,
+    pub(super) emptied: Notify,
+    pub(super) board: Arc<Board>,
+    pub(super) counters: Arc<Counters>,
+    pub(super) directory: Directory,
+    pub(super) layers: Layers,
+    observers: Arc<[Arc<dyn Observer>]>,
+    tallies: Arc<Tallies>,
+    ends: RefCell<Option<mpsc::UnboundedReceiver<Vec<Ended>>>>,
+    pub(super) first: RefCell<Option<tokio::sync::oneshot::Sender<Result<(), postroom_core::TransportError>>>>,
+    shown: Cell<Option<Health>>,
+}
+
+/// The gates of a transport's subscriptions, and the inboxes of their consumers.
+pub(super) type Gates = Vec<(Arc<Gate>, mpsc::UnboundedReceiver<Told>)>;
+
+impl<B: Broker> Engine<B> {
+    pub(super) fn new(config: B::Config, launch: Launch) -> (Rc<Self>, Gates) {
+        let Launch { options, places, owner, board, quiet, directory, layers, observers, first } = launch;
+        let (ends, hear_ends) = mpsc::unbounded_channel();
+        let mut ledger = Ledger::default();
+        let (mut subs, mut gates) = (Vec::new(), Vec::new());
+        for (place, lane) in places {
+            let source = ledger.add_source(SourceRules {
+                origin: Origin::new(options.name.clone(), options.place.clone()),
+                retry: options.retry,
+                unhandled: options.unhandled(),
+                crashes: options.crashes,
+                order: if lane { Order::None } else { options.order },
+                lane,
+                count: DeliveryCount::None,
+                failure: options.failure != FailureRef::None,
+            });
+            let gate = Gate::new(options.name.clone(), source, lane, options.lease, ends.clone(), quiet.clone());
+            let gate = Arc::new(gate);
+            let (inbox, hear) = mpsc::unbounded_channel();
+            subs.push(Sub { place, gate: gate.clone(), inbox: RefCell::new(Some(inbox)), pulls: Cell::new(0) });
+            gates.push((gate, hear));
+        }
+        let counters = board.counters_of(&options.name);
+        let engine = Rc::new_cyclic(|weak| Self {
+            weak: weak.clone(),
+            settles: Settles::new(subs.len()),
+            publishes: Publishes::default(),
+            copies: Copies::default(),
+            options,
+            config,
+            owner,
+            subs,
+            ledger: RefCell::new(ledger),
+            link: RefCell::new(None),
+            epoch: Cell::new(0),
+            live: watch::Sender::new(0),
+            broken: Notify::new(),
+            phase: watch::Sender::new(Phase::Running),
+            tend_now: Notify::new(),
+            tend_at: Cell::new(None),
+            emptied: Notify::new(),
+            board,
+            tallies: Arc::new(Tallies::new(counters.clone())),
+            counters,
+            directory,
+            layers,
+            observers,
+            ends: RefCell::new(Some(hear_ends)),
+            first: RefCell::new(Some(first)),
+            shown: Cell::new(None),
+        });
+        (engine, gates)
+    }
+
+    pub(super) fn start(&self) {
+        self.run("link", |engine| async move { engine.keep_linked().await });
+        self.run("ends", |engine| async move { engine.hear_ends().await });
+    }
+
+    /// Runs a task of this transport. A panic in it is a broken connection, never a silent end; it starts again.
+    pub(super) fn run<F, Fut>(&self, what: &'static str, task: F)
+    where
+        F: Fn(Rc<Self>) -> Fut + 'static,
+        Fut: Future<Output = ()> + 'static,
+    {
+        let Some(engine) = self.weak.upgrade() else { return };
+        actix::spawn(async move {
+            while let Err(panic) = AssertUnwindSafe(task(engine.clone())).catch_unwind().await {
+                engine.break_link(&format!("the {what} task panicked: {}", panic_text(&*panic)));
+                tokio::time::sleep(Duration::from_millis(100)).await;
+            }
+        });
+    }
+
+    /// One call on the broker, as a task: a panic in the driver is a broken connection.
+    pub(super) fn call(&self, what: &'static str, call: impl Future<Output = ()> + 'static) {
+        let Some(engine) = self.weak.upgrade() else { return };
+        actix::spawn(async move {
+            if let Err(panic) = AssertUnwindSafe(call).catch_unwind().await {
+                engine.break_link(&format!("a {what} call panicked: {}", panic_text(&*panic)));
+            }
+        });
+    }
+
+    pub(super) fn phase(&self) -> Phase {
+        *self.phase.borrow()
+    }
+
+    pub(super) fn link(&self) -> Option<Link<B>> {
+        self.link.borrow().clone()
+    }
+
+    pub(super) fn show(&self, health: Health, why: &str) {
+        // The why of a green state is empty: nothing to write again.
+        if self.shown.get() == Some(health) && health.is_green() {
+            return;
+        }
+        self.shown.set(Some(health));
+        self.board.set(Kind::Transport, &self.options.name, health, why);
+    }
+
+    async fn hear_ends(&self) {
+        let Some(mut ends) = self.ends.borrow_mut().take() else { return };
+        let mut batches = Vec::new();
+        let mut phase = self.phase.subscribe();
+        loop {
+            let heard = tokio::select! {
+                heard = ends.recv_many(&mut batches, 64) => heard,
+                _ = phase.wait_for(|phase| *phase == Phase::Closed) => 0,
+            };
+            if heard == 0 {
+                return;
+            }
+            let at = clock::now();
+            let mut actions = Vec::new();
+            for ended in batches.drain(..).flatten() {
+                self.ended(ended, at, &mut actions);
+            }
+            self.apply(actions);
+        }
+    }
+
+    fn ended(&self, ended: Ended, at: Timestamp, actions: &mut Vec<Action>) {
+        let Ended { key, outcome, done } = ended;
+        let mut ledger = self.ledger.borrow_mut();
+        if outcome == Outcome::Unhandled && self.options.unhandled() == Unhandled::Ack {
+            self.counters.ignored();
+        }
+        let random = if outcome == Outcome::Done { 0.0 } else { fastrand::f64() };
+        ledger.step(Event::Ended(key, End { outcome, done, at, random }), actions);
+    }
+
+    /// One event of one delivery.
+    pub(super) fn step(&self, event: Event) {
+        let mut actions = Vec::new();
+        self.ledger.borrow_mut().step(event, &mut actions);
+        self.apply(actions);
+    }
+
+    /// Turns what the ledger decided into calls and tells.
+    pub(super) fn apply(&self, actions: Vec<Action>) {
+        let mut deliver: Vec<(SourceId, Vec<Delivery>)> = Vec::new();
+        let mut freed: Vec<(SourceId, usize, usize)> = Vec::new();
+        let mut observed = Vec::new();
+        for action in actions {
+            match action {
+                Action::Deliver { key, source, envelope } => {
+                    let Some(sub) = self.subs.get(source.0 as usize) else { continue };
+                    let delivery = Delivery::new(key, envelope, sub.gate.clone());
+                    match deliver.iter_mut().find(|(other, _)| *other == source) {
+                        Some((_, batch)) => batch.push(delivery),
+                        None => deliver.push((source, vec![delivery])),
+                    }
+                }
+                Action::Settle(key, settlement) => {
+                    let source = self.ledger.borrow().source(key);
+                    if let Some(source) = source {
+                        self.settles.push(source, key, settlement);
+                    }
+                }
+                Action::Copy { key, to, envelope } => self.copies.push(key, to, envelope),
+                Action::Hold(key, after) => self.hold(key, after),
+                Action::Gone(source, tally, envelope) => {
+                    let ended = !matches!(tally, Tally::Released | Tally::Lost | Tally::Abandoned);
+                    match freed.iter_mut().find(|(other, ..)| *other == source) {
+                        Some((_, done, unused)) => *(if ended { done } else { unused }) += 1,
+                        None => freed.push((source, usize::from(ended), usize::from(!ended))),
+                    }
+                    self.count(tally, &envelope);
+                    if !self.observers.is_empty() {
+                        observed.push(Observed::Settled { id: envelope.id.clone(), tally });
+                    }
+                }
+                Action::Pause(source, why) => {
+                    self.show(Health::Degraded, &why);
+                    self.tell(source, Told::Pause(why));
+                }
+                _ => {}
+            }
+        }
+        for (source, batch) in deliver {
+            self.tell(source, Told::Deliver(batch));
+        }
+        for (source, ended, unused) in freed {
+            self.tell(source, Told::Freed { ended, unused });
+        }
+        self.observe(&observed);
+        self.flush_settles();
+        self.flush_copies();
+        if self.ledger.borrow().is_empty() {
+            self.emptied.notify_waiters();
+        }
+    }
+
+    fn hold(&self, key: Key, after: Duration) {
+        let Some(engine) = self.weak.upgrade() else { return };
+        actix::spawn(async move {
+            tokio::time::sleep(after).await;
+            engine.step(Event::Due(key));
+        });
+    }
+
+    fn count(&self, tally: Tally, envelope: &Envelope) {
+        self.counters.tally(tally);
+        if tally == Tally::Abandoned {
+            self.tallies.abandon(envelope.id.clone());
+        }
+    }
+
+    pub(super) fn tallies(&self) -> Arc<Tallies> {
+        self.tallies.clone()
+    }
+
+    pub(super) fn tell(&self, source: SourceId, told: Told) {
+        if let Some(inbox) = self.subs.get(source.0 as usize).and_then(|sub| sub.inbox.borrow().clone()) {
+            // A consumer that is gone drops its deliveries, which gives them back.
+            let _ = inbox.send(told);
+        }
+    }
+
+    pub(super) fn observe(&self, events: &[Observed]) {
+        if !events.is_empty() {
+            for observer in self.observers.iter() {
+                observer.observe(&self.options.name, events);
+            }
+        }
+    }
+
+    pub(super) fn is_observed(&self) -> bool {
+        !self.observers.is_empty()
+    }
+
+    /// The live connection, waited for; `None` once this phase is over.
+    pub(super) async fn linked(&self, while_in: Phase) -> Option<Link<B>> {
+        let (mut live, mut phase) = (self.live.subscribe(), self.phase.subscribe());
+        loop {
+            if self.phase() > while_in {
+                return None;
+            }
+            if let Some(link) = self.link() {
+                return Some(link);
+            }
+            tokio::select! {
+                _ = live.changed() => {}
+                _ = phase.changed() => {}
+            }
+        }
+    }
+
+    /// Intake ends: what has not started goes back, waiting pulls end.
+    pub(super) fn end_intake(&self) {
+        self.phase.send_if_modified(|phase| {
+            let running = *phase == Phase::Running;
+            if running {
+                *phase = Phase::Draining;
+            }
+            running
+        });
+        for sub in &self.subs {
+            sub.gate.drain();
+        }
+        if let Some(link) = self.link() {
+            link.sources.iter().for_each(|source| source.wake());
+        }
+        self.step(Event::Drain);
+    }
+
+    /// Waits until no delivery is in flight and no pull is on its way.
+    pub(super) async fn settled(&self) {
+        loop {
+            let emptied = self.emptied.notified();
+            tokio::pin!(emptied);
+            emptied.as_mut().enable();
+            let pulls: usize = self.subs.iter().map(|sub| sub.pulls.get()).sum();
+            if self.ledger.borrow().is_empty() && pulls == 0 {
+                return;
+            }
+            emptied.await;
+        }
+    }
+
+    /// Gives back what still runs, and waits until the broker has answered.
+    pub(super) async fn abandon(&self) {
+        self.step(Event::Abandon);
+        self.settled().await;
+    }
+}
