@@ -147,10 +147,10 @@ impl Store {
     fn put(&mut self, lane: LaneKey, outgoing: &Outgoing, now: Instant) -> MessageId {
         let id = outgoing.envelope.id.clone();
         let Some(lane) = self.lanes.get_mut(lane) else { return id };
-        if let (Place::Store(_), Some(record)) = (&outgoing.to, record(&outgoing.envelope)) {
-            if !lane.records.insert(record.clone()) {
-                return id;
-            }
+        if let (Place::Store(_), Some(record)) = (&outgoing.to, record(&outgoing.envelope))
+            && !lane.records.insert(record.clone())
+        {
+            return id;
         }
         self.number += 1;
         lane.add(self.number, outgoing.envelope.clone(), outgoing.delay, now);
