@@ -49,7 +49,7 @@ pub(crate) struct Lane {
     pub(crate) delayed: BTreeMap<(Instant, u64), Entry>,
     /// The record ids of a store.
     pub(crate) records: HashSet<Text>,
-    /// Woken once where messages became ready. Who takes and leaves some wakes the next, so one call is enough.
+    /// Called where messages became ready. Who takes and leaves some calls the next, so one call for many is enough.
     pub(crate) arrived: Arc<Notify>,
 }
 

@@ -146,6 +146,11 @@ async fn delays_and_leases_end_by_tend_alone() {
     let tended = memory.tend(10).await.unwrap();
     assert_eq!((tended.promoted, tended.next), (1, None));
     let held = source.pull(1).await.unwrap().remove(0);
+    advance(LEASE - second).await;
+    let early = memory.tend(10).await.unwrap();
+    assert_eq!((early.reclaimed, early.next), (0, Some(second)));
+    let other = read(&memory, &queue()).await;
+    assert_eq!(settle(&other, &held.token, Settlement::Ack).await, Settled::LeaseLost, "another source's delivery");
     advance(LEASE * 2).await;
     // Expired and not taken back: still its owner's.
     assert_eq!(source.lease().unwrap().extend(&[&held.token]).await.remove(0).unwrap(), Extended::Done);
@@ -232,6 +237,19 @@ async fn one_batch_wakes_every_waiter() {
     let place = queue();
     let (first, second, ()) =
         tokio::join!(biased; bodies(&one, 1), bodies(&two, 1), send(&memory, &place, &["a", "b"]));
+    assert_eq!((first.len(), second.len(), began.elapsed()), (1, 1, Duration::ZERO));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_close_gives_back_wakes_every_waiter() {
+    let memory = fresh().await;
+    send(&memory, &queue(), &["a", "b"]).await;
+    let holder = read(&memory, &queue()).await;
+    assert_eq!(holder.pull(2).await.unwrap().len(), 2);
+    let (one, two) = (read(&memory, &queue()).await, read(&memory, &queue()).await);
+    let began = Instant::now();
+    let (first, second, closed) = tokio::join!(biased; bodies(&one, 1), bodies(&two, 1), holder.close());
+    closed.unwrap();
     assert_eq!((first.len(), second.len(), began.elapsed()), (1, 1, Duration::ZERO));
 }
 
