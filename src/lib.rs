@@ -41,8 +41,8 @@ pub mod registry;
 pub mod testing;
 
 pub use postroom_actors::{
-    Board, Counters, Draft, FailureRef, HandlerError, HandlerOptions, Health, Kind, Layer, Life, LocalFuture, Next, Node,
-    NodeBuilder, Observed, Observer, Receipt, Received, RestartPolicy, Status, TransportHandle, TransportOptions,
+    Board, Counters, Draft, FailureRef, HandlerError, HandlerOptions, Health, Kind, Layer, Life, LocalFuture, Next,
+    Node, NodeBuilder, Observed, Observer, Receipt, Received, RestartPolicy, Status, TransportHandle, TransportOptions,
     TransportSpec, TypePattern, guard, launcher,
 };
 pub use postroom_core::{

@@ -396,6 +396,7 @@ impl NodeBuilder {
                 owner: owner.clone(),
                 board: board.clone(),
                 quiet: quiet.clone(),
+                budget: budget.clone(),
                 directory: self.directory.clone(),
                 layers: layers.clone(),
                 observers: observers.clone(),

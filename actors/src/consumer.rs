@@ -44,11 +44,14 @@ pub(crate) enum Told {
     Pause(Text),
 }
 
-/// A limit on how many deliveries a node handles.
+/// A limit on how many deliveries a node handles. Consumers share it: it is claimed for what arrived, not for what a
+/// waiting pull might bring, so an empty queue never holds it back from a full one.
 #[derive(Debug)]
 pub(crate) struct Budget {
+    /// Below 0 while deliveries beyond the limit are on their way back.
     left: AtomicI64,
     open: AtomicU64,
+    changed: Notify,
     reached: Notify,
 }
 
@@ -57,19 +60,27 @@ impl Budget {
         Self {
             left: AtomicI64::new(i64::try_from(limit).unwrap_or(i64::MAX)),
             open: AtomicU64::new(limit),
+            changed: Notify::new(),
             reached: Notify::new(),
         }
     }
 
-    fn take(&self, wanted: usize) -> usize {
-        let wanted = i64::try_from(wanted).unwrap_or(i64::MAX);
-        let before = self.left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| Some((left - wanted).max(0)));
-        let before = before.unwrap_or(0);
-        usize::try_from(before.min(wanted)).unwrap_or(0)
+    fn left(&self) -> usize {
+        usize::try_from(self.left.load(Ordering::SeqCst)).unwrap_or(0)
+    }
+
+    /// Claims for `n` deliveries that arrived; answers how many of them are beyond the limit and must go back.
+    pub(crate) fn claim(&self, n: usize) -> usize {
+        let n = i64::try_from(n).unwrap_or(i64::MAX);
+        let left = self.left.fetch_sub(n, Ordering::SeqCst) - n;
+        usize::try_from((-left).clamp(0, n)).unwrap_or(0)
     }
 
     fn refund(&self, n: usize) {
-        self.left.fetch_add(i64::try_from(n).unwrap_or(0), Ordering::SeqCst);
+        if n > 0 {
+            self.left.fetch_add(i64::try_from(n).unwrap_or(0), Ordering::SeqCst);
+            self.changed.notify_waiters();
+        }
     }
 
     fn spent(&self, n: usize) {
@@ -77,6 +88,19 @@ impl Budget {
         let left = self.open.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |open| Some(open.saturating_sub(n)));
         if left.is_ok_and(|before| before <= n) {
             self.reached.notify_waiters();
+        }
+    }
+
+    /// Resolves when some of it may be left.
+    async fn refilled(&self) {
+        loop {
+            let changed = self.changed.notified();
+            tokio::pin!(changed);
+            changed.as_mut().enable();
+            if self.left() > 0 {
+                return;
+            }
+            changed.await;
         }
     }
 
@@ -153,18 +177,15 @@ impl Consumer {
         }
         if !self.gate.lane && self.gate.quiet.is_wanted() {
             // A suspect runs alone: what is pulled now would die beside it.
-            self.pulling = true;
             let quiet = self.gate.quiet.clone();
-            let over = async move { quiet.over().await };
-            context.spawn(over.into_actor(self).map(|(), consumer, context| {
-                consumer.pulling = false;
-                consumer.pump(context);
-            }));
-            return;
+            return self.wait(context, async move { quiet.over().await });
         }
         let free = self.permits.free(self.started.elapsed());
-        let max = self.budget.as_ref().map_or(free, |budget| budget.take(free));
+        let max = self.budget.as_ref().map_or(free, |budget| free.min(budget.left()));
         if max == 0 {
+            if let Some(budget) = self.budget.clone().filter(|_| free > 0) {
+                self.wait(context, async move { budget.refilled().await });
+            }
             return;
         }
         self.permits.take(max);
@@ -175,17 +196,17 @@ impl Consumer {
             let taken = match answer {
                 Ok(Pulled::Took(taken)) => taken,
                 Ok(Pulled::Stopped) => {
-                    consumer.unused(max);
+                    consumer.permits.refund(max);
                     return;
                 }
                 Err(_) => {
                     // The transport is being restarted.
-                    consumer.unused(max);
+                    consumer.permits.refund(max);
                     context.run_later(PULL_AGAIN, Self::pump);
                     return;
                 }
             };
-            consumer.unused(max.saturating_sub(taken));
+            consumer.permits.refund(max.saturating_sub(taken));
             if taken > 0 {
                 consumer.show(Health::Active, "");
             } else if consumer.permits.taken() == 0 {
@@ -195,11 +216,13 @@ impl Consumer {
         }));
     }
 
-    fn unused(&mut self, n: usize) {
-        self.permits.refund(n);
-        if let Some(budget) = &self.budget {
-            budget.refund(n);
-        }
+    /// Pumps again once `what` is over.
+    fn wait(&mut self, context: &mut Context<Self>, what: impl Future<Output = ()> + 'static) {
+        self.pulling = true;
+        context.spawn(what.into_actor(self).map(|(), consumer, context| {
+            consumer.pulling = false;
+            consumer.pump(context);
+        }));
     }
 
     fn listen(&mut self, context: &mut Context<Self>) {

@@ -23,7 +23,7 @@ use super::{Launch, copy::Copies, publish::Publishes, settle::Settles};
 use crate::{
     board::{Board, Counters, Health, Kind},
     clock,
-    consumer::Told,
+    consumer::{Budget, Told},
     gate::{Delivery, Ended, Gate},
     guardian::panic_text,
     layer::{Layers, Observed, Observer},
@@ -85,6 +85,7 @@ pub(super) struct Engine<B: Broker> {
     pub(super) emptied: Notify,
     pub(super) board: Arc<Board>,
     pub(super) counters: Arc<Counters>,
+    pub(super) budget: Option<Arc<Budget>>,
     pub(super) directory: Directory,
     pub(super) layers: Layers,
     observers: Arc<[Arc<dyn Observer>]>,
@@ -99,7 +100,7 @@ pub(super) type Gates = Vec<(Arc<Gate>, mpsc::UnboundedReceiver<Told>)>;
 
 impl<B: Broker> Engine<B> {
     pub(super) fn new(config: B::Config, launch: Launch) -> (Rc<Self>, Gates) {
-        let Launch { options, places, owner, board, quiet, directory, layers, observers, first } = launch;
+        let Launch { options, places, owner, board, quiet, budget, directory, layers, observers, first } = launch;
         let (ends, hear_ends) = mpsc::unbounded_channel();
         let mut ledger = Ledger::default();
         let (mut subs, mut gates) = (Vec::new(), Vec::new());
@@ -142,6 +143,7 @@ impl<B: Broker> Engine<B> {
             board,
             tallies: Arc::new(Tallies::new(counters.clone())),
             counters,
+            budget,
             directory,
             layers,
             observers,

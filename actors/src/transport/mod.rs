@@ -27,7 +27,7 @@ pub use self::handle::TransportHandle;
 pub(crate) use self::handle::{Command, Directory};
 use crate::{
     board::{Board, Health, Kind},
-    consumer::Told,
+    consumer::{Budget, Told},
     gate::{Gate, Quiet},
     guardian::{Life, RestartPolicy, guard},
     layer::{Layers, Observer},
@@ -54,6 +54,7 @@ pub struct Launch {
     pub(crate) owner: Text,
     pub(crate) board: Arc<Board>,
     pub(crate) quiet: Arc<Quiet>,
+    pub(crate) budget: Option<Arc<Budget>>,
     pub(crate) directory: Directory,
     pub(crate) layers: Layers,
     pub(crate) observers: Arc<[Arc<dyn Observer>]>,

@@ -39,13 +39,18 @@ impl<B: Broker> Engine<B> {
                         continue;
                     }
                     let (at, mut actions) = (crate::clock::now(), Vec::with_capacity(taken));
+                    let over = self.budget.as_ref().map_or(0, |budget| budget.claim(taken));
                     {
                         let mut ledger = self.ledger.borrow_mut();
-                        for one in incoming {
+                        for (index, one) in incoming.into_iter().enumerate() {
                             if one.oddities > 0 {
                                 self.counters.odd(one.oddities);
                             }
-                            ledger.arrive(source, one, at, &mut actions);
+                            if index < taken - over {
+                                ledger.arrive(source, one, at, &mut actions);
+                            } else {
+                                ledger.turn_away(source, one, &mut actions);
+                            }
                         }
                     }
                     self.apply(actions);

@@ -322,6 +322,13 @@ impl<T: Clone> Ledger<T> {
         }
     }
 
+    /// A delivery has come that nobody wants to start: it goes back untouched.
+    pub fn turn_away(&mut self, source: SourceId, incoming: Incoming<T>, actions: &mut Vec<Action>) {
+        let Incoming { token, envelope, position, .. } = incoming;
+        let key = self.entries.insert(Entry { source, token, envelope, position, phase: Phase::Open, line: None });
+        self.release(key, Tally::Released, actions);
+    }
+
     /// One event of a delivery's life.
     pub fn step(&mut self, event: Event, actions: &mut Vec<Action>) {
         match event {
@@ -433,7 +440,11 @@ impl<T: Clone> Ledger<T> {
         let Some(entry) = self.entries.get_mut(key) else { return };
         let Some(rules) = self.rules.get(entry.source.0 as usize) else { return };
         if !rules.failure {
-            let why = format!("message `{}` can't be handled ({}) and there is no failure transport", entry.envelope.id, reason.as_str());
+            let why = format!(
+                "message `{}` can't be handled ({}) and there is no failure transport",
+                entry.envelope.id,
+                reason.as_str()
+            );
             actions.push(Action::Pause(entry.source, why.into()));
             return self.release(key, Tally::Released, actions);
         }
@@ -474,7 +485,9 @@ impl<T: Clone> Ledger<T> {
             Phase::Lost => {}
             // Its handler was still running at the grace, whatever the broker would have said.
             Phase::Settling(Tally::Abandoned) => self.gone(key, Tally::Abandoned, actions),
-            Phase::Waiting | Phase::Held | Phase::Copying(_) | Phase::Settling(_) => self.gone(key, Tally::Lost, actions),
+            Phase::Waiting | Phase::Held | Phase::Copying(_) | Phase::Settling(_) => {
+                self.gone(key, Tally::Lost, actions)
+            }
         }
     }
 
