@@ -13,12 +13,14 @@
 //! - [`report`]: what came of each;
 //! - [`mod@run`]: runs them, side by side, each bounded;
 //! - `support`: the world of one scenario: names, connections, readers, the ledger;
-//! - `bare`: the scenarios of the bare contract, a file a group.
+//! - `bare`: the scenarios of the bare contract, a file a subject;
+//! - `actors`: the scenarios through the transport actor.
 
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;
 
+// mod actors;
 mod bare;
 pub mod report;
 pub mod run;

@@ -97,6 +97,7 @@ impl fmt::Display for Level {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Bare => "bare",
+            Self::Actors => "actors",
         })
     }
 }

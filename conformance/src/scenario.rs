@@ -15,6 +15,8 @@ use crate::{
 pub enum Level {
     /// The bare contract, as the driver implements it.
     Bare,
+    /// Through the transport actor: nodes, pools and handlers.
+    Actors,
 }
 
 /// What a scenario is about.

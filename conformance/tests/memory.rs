@@ -5,13 +5,14 @@ use std::time::Duration;
 use postroom_conformance::{Level, Subject, run};
 use postroom_memory::{Memory, MemoryConfig};
 
-struct InMemory(&'static str);
+/// It holds its config: with the last of config and connections a store of this broker is gone.
+struct InMemory(MemoryConfig);
 
 impl Subject for InMemory {
     type Broker = Memory;
 
     fn config(&self) -> MemoryConfig {
-        MemoryConfig::new(self.0)
+        self.0.clone()
     }
     fn lease(&self) -> Duration {
         Duration::from_millis(300)
@@ -20,7 +21,7 @@ impl Subject for InMemory {
 
 #[test]
 fn memory_conforms_at_the_bare_level() {
-    let report = run(InMemory("conformance-bare"), Level::Bare, "");
+    let report = run(InMemory(MemoryConfig::private()), Level::Bare, "");
     println!("{report}");
     report.assert();
 }

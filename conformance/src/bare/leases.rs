@@ -71,13 +71,13 @@ async fn extend_answers_item_by_item<S: Subject>(world: World<S>) -> Result<(), 
     let reader = connection.reader(&queue).await?;
     let taken = reader.take(3).await?;
     let [first, second, third] = taken.as_slice() else { return Err(Stop::failed("three were taken")) };
-    reader.ack(second).await?;
+    reader.ack(first).await?;
     let lease = reader.source.lease().ok_or_else(|| Stop::failed("the source has no lease"))?;
     let answers = lease.extend(&[&first.token, &second.token, &third.token]).await;
     let answers = answers.into_iter().collect::<Result<Vec<_>, _>>()?;
-    let wanted = [Extended::Done, Extended::Lost, Extended::Done];
-    ensure!(answers == wanted, "held, acked, held answered {answers:?}");
-    reader.ack(first).await?;
+    let wanted = [Extended::Lost, Extended::Done, Extended::Done];
+    ensure!(answers == wanted, "acked, held, held answered {answers:?}");
+    reader.ack(second).await?;
     reader.ack(third).await
 }
 

@@ -21,6 +21,7 @@ struct Line {
 #[derive(Debug, Default)]
 pub(crate) struct Ledger {
     places: BTreeSet<Place>,
+    worked: BTreeSet<Place>,
     lines: BTreeMap<(Place, String), Line>,
     strangers: Vec<(Place, String)>,
 }
@@ -58,6 +59,25 @@ impl Ledger {
     pub(crate) fn sent(&mut self, to: &Place, id: &str) {
         for place in self.reached(to) {
             self.lines.entry((place, id.to_owned())).or_default().sent += 1;
+        }
+    }
+
+    /// A transport read this place: it has a suspects' lane and a failure store.
+    pub(crate) fn worked(&mut self, place: &Place) {
+        self.places.insert(place.clone());
+        self.worked.insert(place.clone());
+    }
+
+    /// The places that transports read.
+    pub(crate) fn worked_places(&self) -> Vec<Place> {
+        self.worked.iter().cloned().collect()
+    }
+
+    /// A handler was done with it, perhaps again after its connection had gone.
+    pub(crate) fn handled(&mut self, place: &Place, id: &str) {
+        self.came(place, id);
+        if let Some(line) = self.lines.get_mut(&(place.clone(), id.to_owned())) {
+            line.ended = line.ended.saturating_add(1).min(line.sent);
         }
     }
 

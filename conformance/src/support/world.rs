@@ -116,7 +116,28 @@ impl<S: Subject> World<S> {
                 self.ledger.borrow_mut().left(&place, &id);
             }
         }
+        let worked = self.ledger.borrow().worked_places();
+        for place in worked {
+            self.worked(&last, &place).await?;
+        }
         last.close().await?;
         self.ledger.borrow().balance()
+    }
+    /// What transports keep beside a place: the suspects' lane still owes its messages, the failure store keeps them.
+    async fn worked(&self, last: &Connection<S::Broker>, place: &Place) -> Result<(), Stop> {
+        if let Some(lane) = place.suspects() {
+            for id in self.drain(last, &lane).await? {
+                self.ledger.borrow_mut().left(place, &id);
+            }
+        }
+        if self.powers.browse {
+            for record in last.pages(&place.default_failure(), None, 100).await? {
+                let track = record.envelope.track.as_ref();
+                if track.and_then(|track| track.origin.as_ref()).is_some_and(|origin| origin.place == *place) {
+                    self.ledger.borrow_mut().ended(place, &record.envelope.id);
+                }
+            }
+        }
+        Ok(())
     }
 }
