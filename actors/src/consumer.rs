@@ -42,6 +42,10 @@ pub(crate) enum Told {
     Freed { ended: usize, unused: usize },
     /// Pause: a message can't be handled and there is no failure transport.
     Pause(Text),
+    /// The connection was made, and the subscription is open.
+    Linked,
+    /// The connection is lost.
+    Unlinked(Text),
 }
 
 /// A limit on how many deliveries a node handles. Consumers share it: it is claimed for what arrived, not for what a
@@ -207,9 +211,9 @@ impl Consumer {
                 }
             };
             consumer.permits.refund(max.saturating_sub(taken));
-            if taken > 0 {
+            if consumer.paused.is_none() && taken > 0 {
                 consumer.show(Health::Active, "");
-            } else if consumer.permits.taken() == 0 {
+            } else if consumer.paused.is_none() && consumer.permits.taken() == 0 {
                 consumer.show(Health::Idle, "");
             }
             consumer.pump(context);
@@ -272,6 +276,9 @@ impl StreamHandler<Told> for Consumer {
                 self.show(Health::Degraded, &why);
                 self.paused = Some(why);
             }
+            Told::Linked if self.paused.is_none() => self.show(Health::Idle, ""),
+            Told::Unlinked(why) if self.paused.is_none() => self.show(Health::Reconnecting, &why),
+            Told::Linked | Told::Unlinked(_) => {}
         }
     }
 

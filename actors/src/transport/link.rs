@@ -8,7 +8,7 @@ use postroom_core::{
 };
 
 use super::engine::{Engine, Link, Phase};
-use crate::{board::Health, options::FailureRef};
+use crate::{board::Health, consumer::Told, options::FailureRef};
 
 /// How long one try to connect, declare and subscribe may take.
 const CONNECT: Duration = Duration::from_secs(15);
@@ -136,6 +136,9 @@ impl<B: Broker> Engine<B> {
         *self.link.borrow_mut() = Some(link.clone());
         self.live.send_replace(epoch);
         self.show(Health::Idle, "");
+        for sub in &self.subs {
+            self.tell(sub.gate.source, Told::Linked);
+        }
         tracing::info!(transport = %self.options.name, epoch, "connected");
         self.start_upkeep(&link);
         self.flush_publishes();
@@ -180,6 +183,9 @@ impl<B: Broker> Engine<B> {
             sub.gate.set_epoch(0);
         }
         self.show(Health::Reconnecting, why);
+        for sub in &self.subs {
+            self.tell(sub.gate.source, Told::Unlinked(why.into()));
+        }
         self.settles.clear();
         self.copies.clear();
         self.step(Event::Disconnected);
