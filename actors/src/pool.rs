@@ -20,8 +20,8 @@ use crate::{
     slot::{Outbox, Seat, SlotState, advance, timed_out},
 };
 
-/// How many blocked threads a pool replaces.
-pub(crate) const MAX_REPLACED: usize = 8;
+/// How many threads of a pool may be blocked at once and still be replaced.
+pub(crate) const MAX_BLOCKED: usize = 8;
 /// How often the pool looks for blocked threads.
 const WATCH: Duration = Duration::from_millis(100);
 /// A slot's own timer is this much late before its thread counts as blocked.
@@ -34,6 +34,8 @@ struct Worker {
     arbiter: Arbiter,
     slots: Vec<Arc<SlotState>>,
     retired: Arc<AtomicBool>,
+    /// All of its slots have left.
+    ended: Arc<AtomicBool>,
 }
 
 /// The actor of a pool: starts its threads, and replaces those that a handler blocks.
@@ -45,8 +47,6 @@ pub(crate) struct Pool {
     queue: Arc<Queue>,
     board: Arc<Board>,
     workers: Vec<Worker>,
-    replaced: usize,
-    live_slots: Arc<AtomicUsize>,
     panics: Arc<AtomicUsize>,
 }
 
@@ -67,8 +67,6 @@ impl Pool {
             queue,
             board,
             workers: Vec::new(),
-            replaced: 0,
-            live_slots: Arc::default(),
             panics: Arc::default(),
         }
     }
@@ -78,9 +76,9 @@ impl Pool {
         let retired = Arc::new(AtomicBool::new(false));
         let states: Vec<Arc<SlotState>> = (0..slots).map(|_| Arc::default()).collect();
         let (serve, layers, queue) = (self.serve.clone(), self.layers.clone(), self.queue.clone());
-        let (timeout, live, panics) = (self.options.timeout, self.live_slots.clone(), self.panics.clone());
-        let (seats, gone) = (states.clone(), retired.clone());
-        live.fetch_add(slots, Ordering::SeqCst);
+        let (timeout, panics) = (self.options.timeout, self.panics.clone());
+        let (seats, gone, ended) = (states.clone(), retired.clone(), Arc::new(AtomicBool::new(false)));
+        let over = ended.clone();
         arbiter.spawn_fn(move || {
             let outbox = Rc::new(Outbox::default());
             let left = Rc::new(std::cell::Cell::new(seats.len()));
@@ -97,23 +95,23 @@ impl Pool {
                         panics.fetch_add(1, Ordering::SeqCst);
                     }),
                 });
-                let (left, live) = (left.clone(), live.clone());
+                let (left, over) = (left.clone(), over.clone());
                 actix::spawn(async move {
                     slot.await;
-                    live.fetch_sub(1, Ordering::SeqCst);
                     left.set(left.get() - 1);
                     if left.get() == 0 {
+                        over.store(true, Ordering::SeqCst);
                         Arbiter::current().stop();
                     }
                 });
             }
         });
-        self.workers.push(Worker { arbiter, slots: states, retired });
+        self.workers.push(Worker { arbiter, slots: states, retired, ended });
     }
 
     /// Ends the runs of blocked threads as timed out, and replaces the threads up to the cap.
     fn watch(&mut self) {
-        let (timeout, mut lost) = (self.options.timeout, Vec::new());
+        let timeout = self.options.timeout;
         for worker in &self.workers {
             let stuck =
                 |state: &&Arc<SlotState>| state.running_for().is_some_and(|ran| ran > timeout.saturating_add(LATE));
@@ -128,29 +126,31 @@ impl Pool {
                     let _ = gate.ends.send(vec![ended]);
                 }
             }
-            if blocked && !worker.retired.swap(true, Ordering::SeqCst) {
-                lost.push(worker.slots.len());
+            if blocked {
+                worker.retired.store(true, Ordering::SeqCst);
             }
         }
-        for slots in lost {
-            // The blocked thread's slots leave when it comes back; until then they do not count.
-            if self.replaced < MAX_REPLACED {
-                self.replaced += 1;
-                self.hire(slots);
-            }
+        // A blocked thread's slots leave when it comes back.
+        self.workers.retain(|worker| !worker.ended.load(Ordering::SeqCst));
+        let blocked = self.workers.iter().filter(|worker| worker.retired.load(Ordering::SeqCst)).count();
+        let live = |worker: &&Worker| !worker.retired.load(Ordering::SeqCst);
+        let slots: usize = self.workers.iter().filter(live).map(|worker| worker.slots.len()).sum();
+        let missing = self.options.concurrency.max(1).saturating_sub(slots);
+        if missing > 0 && blocked <= MAX_BLOCKED {
+            self.hire(missing);
         }
         let running =
             self.workers.iter().flat_map(|worker| &worker.slots).filter(|state| state.running_for().is_some()).count();
         let waiting = self.queue.len();
-        let (health, why) = if self.replaced >= MAX_REPLACED {
-            (Health::Degraded, format!("{MAX_REPLACED} threads are blocked by handlers; no more are replaced"))
+        let (health, why) = if blocked > MAX_BLOCKED {
+            (Health::Degraded, format!("{blocked} threads are blocked by handlers; no more are replaced"))
         } else if running > 0 || waiting > 0 {
             (Health::Active, String::new())
         } else {
             (Health::Idle, String::new())
         };
         let panics = self.panics.load(Ordering::SeqCst);
-        self.board.pool(&self.name, health, why, Part { running, waiting, panics, blocked: self.replaced });
+        self.board.pool(&self.name, health, why, Part { running, waiting, panics, blocked });
     }
 }
 

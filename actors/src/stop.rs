@@ -23,7 +23,7 @@ const CLOSE: Duration = Duration::from_millis(400);
 pub(crate) async fn stop(parts: &Parts, mut deadline: watch::Receiver<Instant>) -> Receipt {
     let began = Instant::now();
     // 1
-    all(parts, || StopPhase::Intake).await;
+    until(&mut deadline, all(parts, || StopPhase::Intake)).await;
     for queue in &parts.queues {
         queue.clear_unstarted();
     }

@@ -90,7 +90,8 @@ pub(super) struct Engine<B: Broker> {
     pub(super) layers: Layers,
     observers: Arc<[Arc<dyn Observer>]>,
     tallies: Arc<Tallies>,
-    ends: RefCell<Option<mpsc::UnboundedReceiver<Vec<Ended>>>>,
+    /// Locked by the one task that hears; a panic in it unlocks, and the next goes on.
+    ends: tokio::sync::Mutex<mpsc::UnboundedReceiver<Vec<Ended>>>,
     pub(super) first: RefCell<Option<tokio::sync::oneshot::Sender<Result<(), postroom_core::TransportError>>>>,
     shown: Cell<Option<Health>>,
 }
@@ -147,7 +148,7 @@ impl<B: Broker> Engine<B> {
             directory,
             layers,
             observers,
-            ends: RefCell::new(Some(hear_ends)),
+            ends: tokio::sync::Mutex::new(hear_ends),
             first: RefCell::new(Some(first)),
             shown: Cell::new(None),
         });
@@ -202,7 +203,7 @@ impl<B: Broker> Engine<B> {
     }
 
     async fn hear_ends(&self) {
-        let Some(mut ends) = self.ends.borrow_mut().take() else { return };
+        let mut ends = self.ends.lock().await;
         let mut batches = Vec::new();
         let mut phase = self.phase.subscribe();
         loop {

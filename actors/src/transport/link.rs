@@ -147,8 +147,12 @@ impl<B: Broker> Engine<B> {
         let mut phase = self.phase.subscribe();
         tokio::select! {
             () = self.broken.notified() => {}
-            // `close` takes the connection over.
-            _ = phase.wait_for(|phase| *phase >= Phase::Closing) => return,
+            // `close` takes the connection over, unless it came before this connection was there.
+            _ = phase.wait_for(|phase| *phase >= Phase::Closing) => {
+                if self.link.borrow_mut().take().is_none() {
+                    return;
+                }
+            }
         }
         // The old sources end their pulls by error; nothing waits for a peer that may be silent.
         self.call("close", async move {
@@ -198,6 +202,8 @@ impl<B: Broker> Engine<B> {
         self.phase.send_replace(Phase::Closing);
         let link = self.link.borrow_mut().take();
         self.live.send_replace(0);
+        // What the broker has not answered by now is counted as it is.
+        self.step(Event::Disconnected);
         if let Some(link) = link {
             for source in &link.sources {
                 if let Err(error) = source.close().await {
