@@ -20,7 +20,7 @@
 #[doc = include_str!("../README.md")]
 struct Readme;
 
-// mod actors;
+mod actors;
 mod bare;
 pub mod report;
 pub mod run;

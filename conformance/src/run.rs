@@ -41,7 +41,7 @@ pub async fn run_here<S: Subject>(subject: S, level: Level, filter: &str) -> Rep
 fn scenarios<S: Subject>(level: Level) -> Vec<Scenario<S>> {
     match level {
         Level::Bare => crate::bare::all(),
-        Level::Actors => Vec::new(),
+        Level::Actors => crate::actors::all(),
     }
 }
 

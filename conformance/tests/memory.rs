@@ -25,3 +25,10 @@ fn memory_conforms_at_the_bare_level() {
     println!("{report}");
     report.assert();
 }
+
+#[test]
+fn memory_conforms_through_the_actors() {
+    let report = run(InMemory(MemoryConfig::private()), Level::Actors, "");
+    println!("{report}");
+    report.assert();
+}

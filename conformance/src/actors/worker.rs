@@ -55,6 +55,7 @@ pub(crate) struct Setup {
     pub(crate) options: TransportOptions,
     pub(crate) handler: HandlerOptions,
     pub(crate) grace: Duration,
+    pub(crate) fate: Arc<Fate>,
 }
 
 /// A node with one transport and one scripted handler.
@@ -87,10 +88,10 @@ impl<S: Subject> World<S> {
         options.lease = lease(self);
         options.retry = RetryPolicy { max: 3, delay: Duration::ZERO, ..RetryPolicy::default() };
         let handler = HandlerOptions::new(MAIN, "*")?.concurrency(4).threads(1);
-        let mut setup = Setup { options, handler, grace: Duration::from_secs(10) };
+        let mut setup = Setup { options, handler, grace: Duration::from_secs(10), fate: Fate::new() };
         tune(&mut setup);
-        let Setup { options, handler, grace } = setup;
-        let (fate, runs) = (Fate::new(), Runs::default());
+        let Setup { options, handler, grace, fate } = setup;
+        let runs = Runs::default();
         let config = MortalConfig { inner: self.subject.config(), fate: fate.clone() };
         let seen = runs.clone();
         let make = move || {
@@ -166,11 +167,17 @@ impl<S: Subject> Worker<S> {
         Ok(())
     }
 
-    fn summary(&self) -> String {
+    pub(crate) fn summary(&self) -> String {
         let runs = lock(&self.runs);
         let well = runs.iter().filter(|run| run.well == Some(true)).count();
         let badly = runs.iter().filter(|run| run.well == Some(false)).count();
-        let lines: Vec<_> = self.node.board().lines().iter().map(|s| format!("{} {}: {:?} {}", s.kind.as_str(), s.name, s.health, s.why)).collect();
+        let lines: Vec<_> = self
+            .node
+            .board()
+            .lines()
+            .iter()
+            .map(|s| format!("{} {}: {:?} {}", s.kind.as_str(), s.name, s.health, s.why))
+            .collect();
         format!("{} runs, {well} well, {badly} badly; {}", runs.len(), lines.join("; "))
     }
 
@@ -203,10 +210,14 @@ impl<S: Subject> Worker<S> {
         Ok((receipt, runs))
     }
 
-    /// The process dies: nothing more of it reaches the broker. What it did counts for nothing.
+    /// The process dies: nothing more of it reaches the broker. What it did is perhaps acked.
     pub(crate) async fn kill(self) -> Vec<Run> {
         self.fate.kill();
         self.node.stop_within(Duration::ZERO).await;
-        self.runs()
+        let runs = self.runs();
+        for run in runs.iter().filter(|run| run.well == Some(true)) {
+            self.world.ledger.borrow_mut().perhaps(&self.place, &run.envelope.id);
+        }
+        runs
     }
 }

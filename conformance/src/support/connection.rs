@@ -140,6 +140,10 @@ impl<B: Broker> Connection<B> {
         self.broker.browse().ok_or_else(|| Stop::failed("the power to browse has gone"))
     }
 
+    pub(crate) async fn find(&self, place: &Place, id: &str) -> Result<Vec<Browsed>, Stop> {
+        Ok(self.browse()?.find(place, id).await?)
+    }
+
     /// All messages of a place in one state (or all), by pages of `max`.
     pub(crate) async fn pages(&self, place: &Place, state: Option<State>, max: usize) -> Result<Vec<Browsed>, Stop> {
         let mut all = Vec::new();

@@ -40,7 +40,7 @@ impl<S: Subject> World<S> {
         }
     }
 
-    async fn is_empty(&self, connection: &Connection<S::Broker>, place: &Place) -> Result<bool, Stop> {
+    pub(crate) async fn is_empty(&self, connection: &Connection<S::Broker>, place: &Place) -> Result<bool, Stop> {
         if !self.powers.count {
             return Ok(true);
         }
@@ -48,7 +48,16 @@ impl<S: Subject> World<S> {
         Ok([waiting, in_flight, delayed].iter().all(|figure| figure.unwrap_or(0) == 0))
     }
 
-    async fn figures(&self, connection: &Connection<S::Broker>, place: &Place) -> String {
+    /// Whether neither a place nor its suspects' lane holds anything.
+    pub(crate) async fn rests(&self, connection: &Connection<S::Broker>, place: &Place) -> Result<bool, Stop> {
+        let lane = match place.suspects() {
+            Some(lane) => self.is_empty(connection, &lane).await?,
+            None => true,
+        };
+        Ok(lane && self.is_empty(connection, place).await?)
+    }
+
+    pub(crate) async fn figures(&self, connection: &Connection<S::Broker>, place: &Place) -> String {
         if !self.powers.count {
             return "its figures are not known".to_owned();
         }
