@@ -59,16 +59,7 @@ impl Pool {
         queue: Arc<Queue>,
         board: Arc<Board>,
     ) -> Self {
-        Self {
-            name,
-            options,
-            serve,
-            layers,
-            queue,
-            board,
-            workers: Vec::new(),
-            panics: Arc::default(),
-        }
+        Self { name, options, serve, layers, queue, board, workers: Vec::new(), panics: Arc::default() }
     }
 
     fn hire(&mut self, slots: usize) {

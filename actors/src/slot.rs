@@ -90,8 +90,12 @@ pub(crate) async fn serve<R: Run>(seat: Seat, mut make: impl FnMut() -> R) {
         let why = match made {
             Ok(mut run) => match AssertUnwindSafe(work(&seat, &mut run)).catch_unwind().await {
                 Ok(Leave::Closed) => break,
-                Ok(Leave::Broken(why)) => why,
-                // Outside of the handler's own future: in a layer, or in a drop.
+                Ok(Leave::Broken(why)) => {
+                    // Its message waits for its retry; the next one is innocent and need not wait.
+                    (seat.panicked)(&why);
+                    continue;
+                }
+                // Outside of the handler's own future: in a drop, or in ours.
                 Err(panic) => panic_text(&*panic),
             },
             Err(panic) => panic_text(&*panic),
@@ -103,6 +107,7 @@ pub(crate) async fn serve<R: Run>(seat: Seat, mut make: impl FnMut() -> R) {
         }
         seat.outbox.flush();
         (seat.panicked)(&why);
+        // A handler that can't be made must not spin.
         let (pause, ..) = restarts.next(tokio::time::Instant::now(), fastrand::f64());
         tokio::time::sleep(pause).await;
     }
