@@ -107,8 +107,18 @@ impl<C: Clone> Clone for MortalConfig<C> {
 
 /// A broker with a fate.
 pub(crate) struct Mortal<B: Broker> {
-    inner: B,
+    inner: Rc<B>,
     line: Line,
+}
+
+/// A dead process runs no destructors: what its leases hold comes back when they end. A broker without leases learns of
+/// a death by the end of the connection.
+impl<B: Broker> Drop for Mortal<B> {
+    fn drop(&mut self) {
+        if self.line.fate.is_dead() && self.inner.capabilities().lease {
+            std::mem::forget(self.inner.clone());
+        }
+    }
 }
 
 impl<B: Broker> Broker for Mortal<B> {
@@ -121,7 +131,7 @@ impl<B: Broker> Broker for Mortal<B> {
     async fn connect(config: &Self::Config) -> Result<Self, TransportError> {
         let line = Line { fate: config.fate.clone(), made_at: *config.fate.cuts.borrow() };
         line.check()?;
-        Ok(Self { inner: B::connect(&config.inner).await?, line })
+        Ok(Self { inner: Rc::new(B::connect(&config.inner).await?), line })
     }
 
     fn capabilities(&self) -> Capabilities {
@@ -173,6 +183,14 @@ pub(crate) struct MortalSource<R: Source> {
     inner: Rc<R>,
     lease: Option<MortalLease<R>>,
     line: Line,
+}
+
+impl<R: Source> Drop for MortalSource<R> {
+    fn drop(&mut self) {
+        if self.line.fate.is_dead() && self.inner.lease().is_some() {
+            std::mem::forget(self.inner.clone());
+        }
+    }
 }
 
 impl<R: Source> Source for MortalSource<R> {

@@ -6,9 +6,12 @@ use std::{
 };
 
 use postroom_actors::HandlerError;
-use postroom_core::{AttemptKind, Envelope, MessageId, State, protocol::replace};
+use postroom_core::{
+    AttemptKind, Envelope, MessageId, State,
+    protocol::{Prefetch, replace},
+};
 
-use super::worker::{MAIN, done, script};
+use super::worker::{MAIN, Setup, done, script};
 use crate::{
     Subject,
     scenario::scenarios,
@@ -164,18 +167,27 @@ async fn an_asked_delay_is_honoured<S: Subject>(world: World<S>) -> Result<(), S
 
 async fn removing_a_browsed_one_removes_it<S: Subject>(world: World<S>) -> Result<(), Stop> {
     let queue = world.queue("q")?;
-    let worker = world.worker(&queue, done()).await?;
-    worker.node.pause(MAIN, "the scenario looks first").await;
+    let (free, gate) = tokio::sync::watch::channel(false);
+    let act = script(move |_| {
+        let mut gate = gate.clone();
+        async move {
+            let _ = gate.wait_for(|free| *free).await;
+            Ok(())
+        }
+    });
+    let tune = |setup: &mut Setup| setup.options.prefetch = Prefetch::Fixed(1);
+    let worker = world.worker_with(&queue, act, tune).await?;
     worker.send_many(4).await?;
+    worker.until("a run", |runs| runs.len() == 1).await?;
     let handle = worker.handle()?;
     let page = handle.page(&queue, Some(State::Waiting), None, 10).await?;
     let items = page.map(|page| page.items).unwrap_or_default();
-    // A pull that was on its way when the pause came may hold some.
-    let Some(gone) = items.last() else { return worker.stop_clean().await.map(|_| ()) };
+    ensure!(items.len() == 3, "one of four is held, waiting are {items:?}");
+    let Some(gone) = items.last() else { return Err(Stop::failed("nothing waits")) };
     let removed = handle.remove(&queue, vec![gone.handle.clone()]).await?;
     ensure!(removed.as_deref() == Some(&[true]), "removing answered {removed:?}");
     world.ledger.borrow_mut().ended(&queue, &gone.envelope.id);
-    worker.node.resume(MAIN).await;
+    free.send_replace(true);
     worker.until_done(3).await?;
     let (_, runs) = worker.stop_clean().await?;
     ensure!(runs.iter().all(|run| run.envelope.id != gone.envelope.id), "a removed message was handled");

@@ -2,8 +2,8 @@
 
 use crate::{Expected, fault::Fault::*};
 
-/// Every fault.
-pub const EXPECTED: &[Expected] = &[
+/// Every fault, at the bare level.
+pub const BARE: &[Expected] = &[
     (
         AcksAtPull,
         &["settling::closing_a_source_gives_back", "settling::closing_the_broker_gives_back"],
@@ -168,4 +168,42 @@ pub const EXPECTED: &[Expected] = &[
     ),
     (HidesItsLeases, &["operations::powers_agree_with_capabilities"], &[]),
     (TendsForEver, &["operations::tending_ends"], &[]),
+];
+
+/// Those that a node must notice too.
+pub const ACTORS: &[Expected] = &[
+    (
+        AcksAtPull,
+        &["leases::a_dead_process_loses_nothing"],
+        &["settling", "leases", "operations::figures_tell_the_truth"],
+    ),
+    (ForgetsAcks, &["settling::acked_never_comes_again"], &["settling", "leases", "topics", "operations"]),
+    (
+        RetriesTwice,
+        &["settling::erred_comes_back_counted", "settling::bodies_survive"],
+        &["settling", "topics", "operations", "leases"],
+    ),
+    (RetriesTheOriginal, &["settling::erred_comes_back_counted"], &["settling", "topics", "operations", "leases"]),
+    (DeliversEarly, &["settling::a_delay_is_honoured", "settling::an_asked_delay_is_honoured"], &[]),
+    (
+        ExtendsNothing,
+        &["leases::a_long_handler_runs_once", "leases::a_blocking_handler_runs_once"],
+        &["leases::leases_are_renewed_during_a_stop"],
+    ),
+    (ReleasesNothing, &["settling::what_has_not_started_goes_back_at_once"], &["settling"]),
+    (CountsNoDelivery, &["leases::a_killer_among_innocents_is_failed_alone"], &[]),
+    (
+        RetriesToTheTopic,
+        &["topics::a_retry_returns_to_its_group_alone"],
+        &["topics::a_delayed_retry_returns_to_its_group_alone"],
+    ),
+    (OneGroupGets, &["topics::each_group_handles_all"], &["topics", "operations::two_groups_leave_two_records"]),
+    (StopsAtNul, &["settling::bodies_survive", "operations::a_final_error_fails_at_once"], &["operations"]),
+    (DropsTheTrack, &["operations::a_final_error_fails_at_once"], &["operations", "settling", "leases"]),
+    (CountsNothingInFlight, &["operations::figures_tell_the_truth"], &[]),
+    (
+        RemovesNothing,
+        &["settling::removing_a_browsed_one_removes_it", "settling::replay_leaves_no_stale_original"],
+        &[],
+    ),
 ];

@@ -11,7 +11,7 @@ mod source;
 use std::{sync::Mutex, time::Duration};
 
 use broker::{Broken, BrokenConfig};
-use expected::EXPECTED;
+use expected::{ACTORS, BARE};
 use fault::Fault;
 use postroom_conformance::{Level, Report, Subject, Unreachable, Verdict, run};
 use postroom_memory::{Memory, MemoryConfig};
@@ -47,16 +47,16 @@ impl Subject for Planted {
     }
 }
 
-fn with(fault: Fault) -> Report {
-    run(Planted { fault, store: MemoryConfig::private() }, Level::Bare, "")
+fn with(fault: Fault, level: Level) -> Report {
+    run(Planted { fault, store: MemoryConfig::private() }, level, "")
 }
 
 /// A fault, the scenarios that must find it, and what else may: groups or scenarios.
 type Expected = (Fault, &'static [&'static str], &'static [&'static str]);
 
 /// Every one of `must` fails, and nothing outside of `must` and `may`.
-fn judge((fault, must, may): Expected) -> Result<(), String> {
-    let report = with(fault);
+fn judge(level: Level, (fault, must, may): Expected) -> Result<(), String> {
+    let report = with(fault, level);
     let failed: Vec<String> = report.failed().map(|entry| format!("{}::{}", entry.group, entry.name)).collect();
     let unnoticed: Vec<_> = must.iter().filter(|name| !failed.iter().any(|failed| failed == *name)).collect();
     let allowed =
@@ -73,14 +73,23 @@ const SIDE_BY_SIDE: usize = 6;
 
 #[test]
 fn each_fault_fails_where_it_should_and_nowhere_else() {
-    let left = Mutex::new(EXPECTED.iter());
+    all_of(Level::Bare, BARE);
+}
+
+#[test]
+fn each_fault_fails_where_it_should_through_the_actors() {
+    all_of(Level::Actors, ACTORS);
+}
+
+fn all_of(level: Level, expected: &[Expected]) {
+    let left = Mutex::new(expected.iter());
     let wrong = Mutex::new(Vec::new());
     std::thread::scope(|scope| {
         for _ in 0..SIDE_BY_SIDE {
             scope.spawn(|| {
                 loop {
                     let Some(expected) = left.lock().unwrap().next() else { return };
-                    if let Err(why) = judge(*expected) {
+                    if let Err(why) = judge(level, *expected) {
                         wrong.lock().unwrap().push(why);
                     }
                 }
@@ -93,7 +102,8 @@ fn each_fault_fails_where_it_should_and_nowhere_else() {
 
 #[test]
 fn the_wrapper_itself_conforms() {
-    with(Fault::None).assert();
+    with(Fault::None, Level::Bare).assert();
+    with(Fault::None, Level::Actors).assert();
 }
 
 #[test]
