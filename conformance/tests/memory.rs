@@ -1,5 +1,7 @@
 //! The suite on the memory broker.
 
+#![allow(clippy::print_stdout, reason = "the report is what the test is for")]
+
 use std::time::Duration;
 
 use postroom_conformance::{Level, Subject, run};

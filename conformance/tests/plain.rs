@@ -1,6 +1,6 @@
 //! The suite on a broker without a single optional power: what it lacks is not applicable, the rest holds.
 
-#![allow(missing_docs)]
+#![allow(missing_docs, clippy::unwrap_used, clippy::print_stdout, reason = "a test")]
 
 use std::{
     cell::{Cell, RefCell},
@@ -230,6 +230,13 @@ fn a_broker_without_powers_conforms() {
         let entry = report.entries.iter().find(|entry| entry.name == scenario).unwrap();
         assert_eq!(entry.verdict, Verdict::NotApplicable(need));
     }
+}
+
+#[test]
+fn a_broker_without_powers_conforms_through_the_actors() {
+    let report = run(OfThisProcess(Arc::default()), Level::Actors, "");
+    println!("{report}");
+    report.assert();
 }
 
 #[test]

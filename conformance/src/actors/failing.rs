@@ -18,6 +18,7 @@ scenarios! { Operations;
     undecodable_ones_are_kept_as_they_came [Browse] "bodies that are not their type fail once, byte for byte, and block nobody (C37)";
     an_unhandled_type_fails_in_a_queue [Browse] "a type that no handler takes fails in a queue";
     two_groups_leave_two_records [Browse, Topics] "two groups that fail the same message leave two records";
+    the_original_stays_while_the_store_is_down [Browse] "while the failure store cannot take it the original stays unsettled; then it is kept, once (C36)";
     done_marks_travel [] "of three named handlers the second errs once: they run 1, 2 and 1 times (C35)";
     figures_tell_the_truth [Count] "waiting and in flight are counted while a node works (C34)";
 }
@@ -189,6 +190,22 @@ async fn two_groups_leave_two_records<S: Subject>(world: World<S>) -> Result<(),
     origins.sort();
     origins.dedup();
     ensure!(origins.len() == 2, "the records belong to {origins:?}");
+    Ok(())
+}
+
+async fn the_original_stays_while_the_store_is_down<S: Subject>(world: World<S>) -> Result<(), Stop> {
+    let queue = world.queue("q")?;
+    let act = script(|_| async { Err(HandlerError::fail("refused")) });
+    let worker = world.worker(&queue, act).await?;
+    worker.fate.stores_down(true);
+    worker.send_many(3).await?;
+    worker.until("three runs", |runs| runs.len() == 3).await?;
+    tokio::time::sleep(super::worker::lease(&world) * 2).await;
+    ensure!(worker.fate.settles() == 0, "{} originals were settled with no record kept", worker.fate.settles());
+    worker.fate.stores_down(false);
+    records(&world, &worker, &queue.default_failure(), 3).await?;
+    let (receipt, runs) = worker.stop_clean().await?;
+    ensure!(runs.len() == 3 && receipt.failed == 3, "{} runs; {receipt}", runs.len());
     Ok(())
 }
 

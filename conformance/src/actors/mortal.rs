@@ -11,8 +11,8 @@ use std::{
 
 use futures_util::future::{Either, select};
 use postroom_core::{
-    Broker, Capabilities, Declaration, DeclareMode, ErrorKind, Extended, Incoming, Lease, MessageId, Outgoing, Settled,
-    Settlement, Source, Subscription, Tended, TransportError,
+    Broker, Capabilities, Declaration, DeclareMode, ErrorKind, Extended, Incoming, Lease, MessageId, Outgoing, Place,
+    Settled, Settlement, Source, Subscription, Tended, TransportError,
 };
 use tokio::sync::watch;
 
@@ -23,6 +23,7 @@ pub(crate) struct Fate {
     /// Connections made before the last cut are broken.
     cuts: watch::Sender<usize>,
     answers_to_lose: AtomicUsize,
+    stores_down: AtomicBool,
     settles: AtomicUsize,
 }
 
@@ -32,6 +33,7 @@ impl Fate {
             dead: AtomicBool::new(false),
             cuts: watch::Sender::new(0),
             answers_to_lose: AtomicUsize::new(0),
+            stores_down: AtomicBool::new(false),
             settles: AtomicUsize::new(0),
         })
     }
@@ -54,6 +56,11 @@ impl Fate {
     /// The next `n` settlements are done, and their answers lost.
     pub(crate) fn lose_answers(&self, n: usize) {
         self.answers_to_lose.store(n, Ordering::SeqCst);
+    }
+
+    /// While stores are down nothing can be published to one.
+    pub(crate) fn stores_down(&self, down: bool) {
+        self.stores_down.store(down, Ordering::SeqCst);
     }
 
     /// How many settlements reached the broker.
@@ -146,6 +153,16 @@ impl<B: Broker> Broker for Mortal<B> {
     async fn publish(&self, batch: &[Outgoing]) -> Vec<Result<MessageId, TransportError>> {
         if !self.line.holds() {
             return batch.iter().map(|_| Err(broken())).collect();
+        }
+        if self.line.fate.stores_down.load(Ordering::SeqCst) {
+            let mut answers = Vec::new();
+            for outgoing in batch {
+                answers.extend(match outgoing.to {
+                    Place::Store(_) => vec![Err(TransportError::new(ErrorKind::Busy, "the store is down by the test"))],
+                    _ => self.inner.publish(std::slice::from_ref(outgoing)).await,
+                });
+            }
+            return answers;
         }
         self.inner.publish(batch).await
     }

@@ -109,7 +109,8 @@ async fn undecodable_ones_are_kept_as_they_came<S: Subject>(world: World<S>) -> 
     }
     let taken = reader.take(n).await?;
     let mut found: Vec<_> = taken.iter().map(|delivery| delivery.envelope.body.clone()).collect();
-    (bodies.sort(), found.sort());
+    bodies.sort();
+    found.sort();
     ensure!(bodies == found, "bodies became {found:?}");
     let attempts: Vec<_> = taken.iter().map(|delivery| delivery.envelope.attempts()).collect();
     ensure!(attempts.iter().all(|n| *n == 1), "after one retry they count {attempts:?}");
@@ -128,7 +129,8 @@ async fn undecodable_ones_are_stored_as_they_came<S: Subject>(world: World<S>) -
         reader.ack(&delivery).await?;
     }
     let mut found: Vec<_> = connection.pages(&store, None, 2).await?.into_iter().map(|b| b.envelope).collect();
-    (kept.sort_by(|a, b| a.id.cmp(&b.id)), found.sort_by(|a, b| a.id.cmp(&b.id)));
+    kept.sort_by(|a, b| a.id.cmp(&b.id));
+    found.sort_by(|a, b| a.id.cmp(&b.id));
     ensure!(kept == found, "stored {kept:?}, found {found:?}");
     Ok(())
 }

@@ -27,7 +27,7 @@ impl<S: Subject> World<S> {
                 self.figures(connection, place).await
             );
             let pulled = raw_pull(&reader).await?;
-            let found = pulled.iter().any(|id| *id == marker);
+            let found = pulled.contains(&marker);
             left.extend(pulled.into_iter().filter(|id| !id.starts_with(MARKER)));
             if found {
                 markers += 1;
