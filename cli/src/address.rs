@@ -31,7 +31,8 @@ pub(crate) fn name(dsn: &str) -> String {
 /// `sqlite:orders.db?…` becomes `sqlite:/folder/orders.db?…`.
 fn rooted(dsn: &str, parsed: &Dsn, folder: &Path) -> String {
     let path = parsed.raw_path();
-    let relative = parsed.scheme() == "sqlite" && parsed.hosts().is_empty() && !path.is_empty() && !path.starts_with(['/', ':']);
+    let relative =
+        parsed.scheme() == "sqlite" && parsed.hosts().is_empty() && !path.is_empty() && !path.starts_with(['/', ':']);
     let Some((scheme, rest)) = dsn.split_once(':').filter(|_| relative) else { return dsn.to_string() };
     let path = path.strip_prefix("./").unwrap_or(path);
     let query = rest.split_once('?').map_or(String::new(), |(_, query)| format!("?{query}"));

@@ -2,9 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use postroom::{
-    FailureRef, HandlerOptions, Name, Node, NodeBuilder, Prefetch, Raw, Received, Registry, TransportSpec,
-};
+use postroom::{FailureRef, HandlerOptions, Name, Node, NodeBuilder, Prefetch, Raw, Received, Registry, TransportSpec};
 
 use crate::{
     config::{Action, Config, FailureConfig, HandlerConfig, NodeConfig, PrefetchConfig, TransportConfig},
@@ -39,7 +37,8 @@ pub(crate) fn source(node: &NodeConfig) -> String {
 /// A transport: its DSN's options, overridden by what the config says.
 pub(crate) fn transport(name: &str, config: &TransportConfig, node: &NodeConfig) -> Result<TransportSpec, Failure> {
     let registry = Registry::default().namespace(node.namespace.clone());
-    let mut spec = if config.store { registry.open_store(name, &config.dsn.0) } else { registry.open(name, &config.dsn.0) }?;
+    let mut spec =
+        if config.store { registry.open_store(name, &config.dsn.0) } else { registry.open(name, &config.dsn.0) }?;
     let options = &mut spec.options;
     options.failure = match &config.failure {
         FailureConfig::Default => FailureRef::Default,

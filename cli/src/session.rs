@@ -74,7 +74,8 @@ impl Session {
         let node = self.config.as_ref().map(|config| config.node.clone()).unwrap_or_default();
         let builder = nodes::builder(&node).fail_fast(true).transport(nodes::transport(&name, &settings, &node)?);
         let started = builder.start().await?;
-        let handle = started.transport(&name).ok_or_else(|| Failure::failed(format!("transport `{name}` did not start")))?;
+        let handle =
+            started.transport(&name).ok_or_else(|| Failure::failed(format!("transport `{name}` did not start")))?;
         self.open.insert(transport.to_string(), (started, handle.clone()));
         Ok(handle)
     }

@@ -112,7 +112,8 @@ impl FailedRecord {
     /// The place that it came from; for a record without one in a place's own store, that place.
     #[must_use]
     pub fn origin(&self) -> Option<&Place> {
-        let written = self.envelope().track.as_ref().and_then(|track| track.origin.as_ref()).map(|origin| &origin.place);
+        let written =
+            self.envelope().track.as_ref().and_then(|track| track.origin.as_ref()).map(|origin| &origin.place);
         written.or(self.store.own.as_ref())
     }
 }

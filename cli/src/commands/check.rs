@@ -72,7 +72,10 @@ async fn one(session: &mut Session, output: Output, name: &str) -> Result<Exit, 
         "" => String::new(),
         setting => format!(" ({setting})"),
     };
-    output.line(&format!("  durability    a confirmed message survives {}{setting}", survives(capabilities.durability)))?;
+    output.line(&format!(
+        "  durability    a confirmed message survives {}{setting}",
+        survives(capabilities.durability)
+    ))?;
     let listed = powers(&capabilities);
     let shown = listed.as_object().into_iter().flatten().map(|(power, value)| match value {
         Value::Bool(true) => power.replace('_', " "),
@@ -94,9 +97,10 @@ async fn topology(handle: &TransportHandle, name: &str, creates: bool) -> Result
         Err(error) if error.kind() == ErrorKind::NotFound && creates => {
             Ok((format!("missing ({error}); `postroom setup`, `run` and `send` create it"), Exit::Done))
         }
-        Err(error) if error.kind() == ErrorKind::NotFound => {
-            Ok((format!("missing ({error}), and `{name}` has `setup = false`; create it with `postroom setup`"), Exit::Broker))
-        }
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok((
+            format!("missing ({error}), and `{name}` has `setup = false`; create it with `postroom setup`"),
+            Exit::Broker,
+        )),
         Err(error) if error.kind() == ErrorKind::Refused => Ok((format!("differs: {error}"), Exit::Broker)),
         Err(error) => Err(error.into()),
     }

@@ -57,7 +57,9 @@ pub(super) async fn filter(session: &mut Session, filter: &args::Filter) -> Resu
         let handle = session.transport(from).await?;
         // A store named here is where to look, not where records came from.
         let is_store = matches!(handle.place(), postroom_core::Place::Store(_));
-        if !is_store && !(address::is_dsn(from) && handle.options().failure == postroom::FailureRef::Default) {
+        // And all that lies in the own store of a DSN's queue came from there, whatever its name was then.
+        let own = address::is_dsn(from) && handle.options().failure == postroom::FailureRef::Default;
+        if !is_store && !own {
             made = made.from(&handle);
         }
     }
@@ -104,7 +106,11 @@ async fn list(
                 }
                 left -= 1;
                 found += 1;
-                if output.json { output.object(&super::records::short(&record).into())? } else { table.row(row(&record)) }
+                if output.json {
+                    output.object(&super::records::short(&record).into())?
+                } else {
+                    table.row(row(&record))
+                }
             }
         }
     }
@@ -168,7 +174,11 @@ async fn show(session: &mut Session, output: Output, id: &str, raw: bool) -> Res
         }
         several if raw => {
             let ids: Vec<String> = several.iter().map(|record| shown(&record.id())).collect();
-            return Err(Failure::usage(format!("message `{}` has several records; name one: {}", cut(id, 80), ids.join(", "))));
+            return Err(Failure::usage(format!(
+                "message `{}` has several records; name one: {}",
+                cut(id, 80),
+                ids.join(", ")
+            )));
         }
         all => {
             for (at, record) in all.iter().enumerate() {
@@ -190,7 +200,22 @@ fn describe(output: Output, record: &FailedRecord) -> Result<(), Failure> {
     let envelope = record.envelope();
     output.line(&output.bold(&format!("record {}", shown(&record.id()))))?;
     let whole = super::records::whole(record);
-    for key in ["id", "type", "from", "group", "key", "reason", "error_kind", "failed_at", "attempts", "round", "time", "source", "content_type", "size"] {
+    for key in [
+        "id",
+        "type",
+        "from",
+        "group",
+        "key",
+        "reason",
+        "error_kind",
+        "failed_at",
+        "attempts",
+        "round",
+        "time",
+        "source",
+        "content_type",
+        "size",
+    ] {
         let value = match whole.get(key) {
             None | Some(serde_json::Value::Null) => continue,
             Some(serde_json::Value::String(text)) => shown(text),
@@ -215,11 +240,18 @@ fn describe(output: Output, record: &FailedRecord) -> Result<(), Failure> {
     for attempt in track.iter().flat_map(|track| &track.history) {
         let kind = serde_json::to_value(attempt.kind).ok().and_then(|kind| kind.as_str().map(str::to_string));
         let first = attempt.error.lines().next().unwrap_or_default();
-        output.line(&format!("  attempt       {} {}: {}", time(attempt.at), kind.unwrap_or_default(), cut(first, 200)))?;
+        output.line(&format!(
+            "  attempt       {} {}: {}",
+            time(attempt.at),
+            kind.unwrap_or_default(),
+            cut(first, 200)
+        ))?;
     }
     output.line("  body")?;
     match std::str::from_utf8(&envelope.body) {
         Ok(text) => text.lines().try_for_each(|line| output.line(&format!("    {}", shown(line)))),
-        Err(_) => output.line(&format!("    {} bytes that are not text; --raw writes them as they are", envelope.body.len())),
+        Err(_) => {
+            output.line(&format!("    {} bytes that are not text; --raw writes them as they are", envelope.body.len()))
+        }
     }
 }

@@ -40,14 +40,24 @@ async fn list(session: &mut Session, output: Output, transport: &str) -> Result<
     Ok(Exit::Done)
 }
 
-async fn remove(session: &mut Session, output: Output, transport: &str, group: &Name, yes: bool) -> Result<Exit, Failure> {
+async fn remove(
+    session: &mut Session,
+    output: Output,
+    transport: &str,
+    group: &Name,
+    yes: bool,
+) -> Result<Exit, Failure> {
     let handle = session.transport(transport).await?;
     let topic = handle.place().name();
-    if !yes && !super::failed::agreed(output, &format!("remove group {group} of topic {topic} and its messages for good?"))? {
+    if !yes
+        && !super::failed::agreed(output, &format!("remove group {group} of topic {topic} and its messages for good?"))?
+    {
         return Ok(Exit::Done);
     }
     if !ops::groups::remove(&handle, group).await? {
-        return Err(Failure::not_found(format!("topic {topic} has no group `{group}`; `postroom group list` shows them")));
+        return Err(Failure::not_found(format!(
+            "topic {topic} has no group `{group}`; `postroom group list` shows them"
+        )));
     }
     let answer = json!({"transport": &**handle.name(), "group": group.as_str(), "removed": true});
     output.answer(&answer, &format!("removed group {group} of topic {topic}"))?;

@@ -195,8 +195,16 @@ mod tests {
         let text = super::envelope(br#"{"data":"x","content_type":"text/plain"}"#, &send).unwrap();
         assert_eq!(&*text.0.body, b"x");
         for wrong in [
-            "", "x", "[]", "{}", r#"{"data":1,"data_base64":""}"#, r#"{"data_base64":"!"}"#, r#"{"data":1,"id":""}"#,
-            r#"{"data":1,"type":"a b"}"#, r#"{"data":1,"delay":"soon"}"#, r#"{"data":1,"kee":"x"}"#,
+            "",
+            "x",
+            "[]",
+            "{}",
+            r#"{"data":1,"data_base64":""}"#,
+            r#"{"data_base64":"!"}"#,
+            r#"{"data":1,"id":""}"#,
+            r#"{"data":1,"type":"a b"}"#,
+            r#"{"data":1,"delay":"soon"}"#,
+            r#"{"data":1,"kee":"x"}"#,
         ] {
             assert!(super::envelope(wrong.as_bytes(), &send).is_err(), "{wrong}");
         }

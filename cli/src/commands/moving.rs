@@ -59,7 +59,12 @@ fn origin(origins: &[TransportHandle], record: &FailedRecord, place: &Place) -> 
 }
 
 /// Sends records back to where they came from, then removes them.
-pub(super) async fn retry(session: &mut Session, output: Output, which: &Which, rate: Option<f64>) -> Result<Exit, Failure> {
+pub(super) async fn retry(
+    session: &mut Session,
+    output: Output,
+    which: &Which,
+    rate: Option<f64>,
+) -> Result<Exit, Failure> {
     let mut origins = Vec::new();
     let mut exit = Exit::Done;
     let names = which.filter.from.clone().map_or_else(|| session.names(), |from| vec![from]);
@@ -110,7 +115,8 @@ async fn carry_out(session: &mut Session, output: Output, which: &Which, mut wor
     }
     let exit = report(output, &errors).and(tally.exit);
     if !output.json {
-        let not = if tally.failed == 0 { String::new() } else { format!("; {} could not be", count(tally.failed, "record")) };
+        let not =
+            if tally.failed == 0 { String::new() } else { format!("; {} could not be", count(tally.failed, "record")) };
         output.line(&format!("{} {}{not}", work.word(), count(tally.done, "record")))?;
     }
     Ok(exit)
@@ -183,9 +189,15 @@ impl Tally {
                     self.exit = self.exit.and(if failure.exit == Exit::Usage { Exit::Failed } else { failure.exit });
                     if output.json {
                         let error = json!({"kind": failure.kind, "message": failure.message});
-                        output.object(&json!({"record": &*id, "id": &**message, work.word(): false, "error": error}))?;
+                        output
+                            .object(&json!({"record": &*id, "id": &**message, work.word(): false, "error": error}))?;
                     } else {
-                        output.line(&format!("{} was not {}: {}", cut(&id, 40), work.word(), shown(&failure.message)))?;
+                        output.line(&format!(
+                            "{} was not {}: {}",
+                            cut(&id, 40),
+                            work.word(),
+                            shown(&failure.message)
+                        ))?;
                     }
                 }
             }

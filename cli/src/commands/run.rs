@@ -91,7 +91,8 @@ fn choose<'a>(config: &'a Config, output: Output, run: &Run) -> Result<(Vec<&'a 
     let names: Vec<&str> = config.transports.keys().map(|name| name.as_str()).collect();
     for name in run.only.iter().filter(|name| !names.contains(&name.as_str())) {
         let near = crate::text::suggestion(name, names.iter().copied());
-        let failure = Failure::not_found(format!("--only: no transport `{}` in the config{near}", crate::text::cut(name, 80)));
+        let failure =
+            Failure::not_found(format!("--only: no transport `{}` in the config{near}", crate::text::cut(name, 80)));
         if run.only.len() == 1 {
             return Err(failure);
         }

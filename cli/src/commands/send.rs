@@ -42,7 +42,9 @@ async fn to(
     let handle = session.transport(&send.transport).await?;
     let name = handle.name().to_string();
     if matches!(handle.place(), postroom_core::Place::Store(_)) {
-        return Err(Failure::usage(format!("transport `{name}` is a failure transport, which takes failed messages alone")));
+        return Err(Failure::usage(format!(
+            "transport `{name}` is a failure transport, which takes failed messages alone"
+        )));
     }
     if send.delay.is_some_and(|delay| !delay.is_zero()) && !handle.capabilities().await?.delay {
         return Err(Failure::capability(format!("the broker of transport `{name}` cannot delay messages")));
@@ -119,7 +121,9 @@ async fn many(node: &Node, output: Output, send: &Send, name: &str, lines: Batch
             exit = exit.and(code);
             if output.json {
                 let error = json!({"kind": kind, "message": message});
-                output.object(&json!({"id": id, "transport": name, "confirmed": false, "line": number, "error": error}))?;
+                output.object(
+                    &json!({"id": id, "transport": name, "confirmed": false, "line": number, "error": error}),
+                )?;
             } else {
                 output.line(&format!("line {number} was not sent: {}", crate::text::shown(&message)))?;
             }

@@ -13,7 +13,8 @@ pub(crate) struct Signals {
 impl Signals {
     /// Listens.
     pub(crate) fn new() -> Result<Self, Failure> {
-        let listen = |kind| signal(kind).map_err(|error| Failure::failed(format!("could not listen for signals: {error}")));
+        let listen =
+            |kind| signal(kind).map_err(|error| Failure::failed(format!("could not listen for signals: {error}")));
         Ok(Self { term: listen(SignalKind::terminate())?, int: listen(SignalKind::interrupt())? })
     }
 

@@ -15,7 +15,7 @@ const PAUSE: Duration = Duration::from_millis(100);
 const LOOKS: u32 = 2;
 
 /// Resolves when the transports are empty. What a broker cannot say is left out, and named.
-pub(super) async fn empty(node: &Node, output: Output, transports: &[String]) {
+pub(crate) async fn empty(node: &Node, output: Output, transports: &[String]) {
     let mut progress: Option<(Progress, u64)> = None;
     let (mut looks, mut unknown) = (0, BTreeSet::new());
     while looks < LOOKS {

@@ -115,7 +115,10 @@ fn action(
     let given: Vec<&str> = ["exec", "http", "relay"].into_iter().filter(|key| section.has(key)).collect();
     if given.len() != 1 {
         let what = if given.is_empty() { "none".to_string() } else { format!("`{}`", given.join("`, `")) };
-        doc.fault(section.line, format!("{} has {what} of `exec`, `http` and `relay`; exactly one is wanted", section.name));
+        doc.fault(
+            section.line,
+            format!("{} has {what} of `exec`, `http` and `relay`; exactly one is wanted", section.name),
+        );
         return None;
     }
     for (key, allowed) in [("mode", section.has("exec")), ("window", lines == Some(true))] {
@@ -160,13 +163,15 @@ fn url(section: &Section<'_, '_>, at: At<String>, doc: &mut Document<'_>) -> Opt
 /// Where a type repeats, each handler needs a name of its own; without, only the first could ever run.
 pub(super) fn check_repeats(handlers: &[Placed], doc: &mut Document<'_>) {
     for (at, later) in handlers.iter().enumerate() {
-        let same = |other: &&Placed| other.config.from == later.config.from && other.config.pattern == later.config.pattern;
+        let same =
+            |other: &&Placed| other.config.from == later.config.from && other.config.pattern == later.config.pattern;
         let Some(first) = handlers.iter().take(at).find(same) else { continue };
         let what = format!("`type = \"{}\"` from `{}`", later.config.pattern, later.config.from);
         for unnamed in [first, later].iter().filter(|handler| handler.config.name.is_none()) {
             let other = if std::ptr::eq(*unnamed, first) { later.line } else { first.line };
             // The first is reported once, at its first repeat.
-            let earlier_repeat = handlers.iter().take(at).skip_while(|h| !std::ptr::eq(*h, first)).skip(1).any(|h| same(&h));
+            let earlier_repeat =
+                handlers.iter().take(at).skip_while(|h| !std::ptr::eq(*h, first)).skip(1).any(|h| same(&h));
             if std::ptr::eq(*unnamed, first) && earlier_repeat {
                 continue;
             }
@@ -175,9 +180,16 @@ pub(super) fn check_repeats(handlers: &[Placed], doc: &mut Document<'_>) {
                 format!("[[handlers]] can never match: {what} repeats (line {other}); give each of them a `name`, then all run in this order"),
             );
         }
-        let twin = handlers.iter().take(at).filter(same).find(|h| h.config.name.is_some() && h.config.name == later.config.name);
+        let twin = handlers
+            .iter()
+            .take(at)
+            .filter(same)
+            .find(|h| h.config.name.is_some() && h.config.name == later.config.name);
         if let (Some(twin), Some(name)) = (twin, &later.config.name) {
-            doc.fault(later.line, format!("[[handlers]]: `name = \"{name}\"` is taken for {what} (line {}); choose another", twin.line));
+            doc.fault(
+                later.line,
+                format!("[[handlers]]: `name = \"{name}\"` is taken for {what} (line {}); choose another", twin.line),
+            );
         }
     }
 }

@@ -72,7 +72,9 @@ pub(super) fn parse(text: &str, folder: &Path, var: &dyn Fn(&str) -> Option<Stri
     for (key, value) in root.get_ref() {
         let line = doc.line(key.span().start);
         match (key.get_ref().as_ref(), value.get_ref()) {
-            ("node", DeValue::Table(table)) => node_config = node::read(Section::new("[node]".into(), line, table), &mut doc),
+            ("node", DeValue::Table(table)) => {
+                node_config = node::read(Section::new("[node]".into(), line, table), &mut doc)
+            }
             ("transports", DeValue::Table(table)) => read_transports(table, folder, &mut drafts, &mut doc),
             ("handlers", DeValue::Array(items)) => handler_tables.extend(items.iter()),
             (name @ ("node" | "transports" | "handlers"), other) => {

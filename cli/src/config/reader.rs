@@ -185,7 +185,10 @@ impl<'t, 'i> Section<'t, 'i> {
             Ok(number) if number.is_finite() && (least..=most).contains(&number) => Some(number),
             _ => {
                 let shown = crate::text::cut(&text.value, 40);
-                doc.fault(text.line, format!("{}: `{key} = {shown}`: a number from {least} to {most} is wanted", self.name));
+                doc.fault(
+                    text.line,
+                    format!("{}: `{key} = {shown}`: a number from {least} to {most} is wanted", self.name),
+                );
                 None
             }
         }
@@ -193,13 +196,19 @@ impl<'t, 'i> Section<'t, 'i> {
 
     /// A number of at least 1, or the word `auto` (`None`).
     pub(super) fn auto(&mut self, doc: &mut Document<'_>, key: &'static str) -> Option<Option<u32>> {
-        let word = self.table.iter().find(|(name, _)| name.get_ref() == key).and_then(|(_, value)| value.get_ref().as_str());
+        let word =
+            self.table.iter().find(|(name, _)| name.get_ref() == key).and_then(|(_, value)| value.get_ref().as_str());
         match word {
             Some(text) if !text.contains("${") => self.word(doc, key, &[("auto", None)]),
             Some(_) => {
                 let read = |text: &str| match text {
                     "auto" => Ok(None),
-                    _ => text.parse().ok().filter(|n| *n > 0).map(Some).ok_or("`auto` or a number of at least 1 is wanted"),
+                    _ => text
+                        .parse()
+                        .ok()
+                        .filter(|n| *n > 0)
+                        .map(Some)
+                        .ok_or("`auto` or a number of at least 1 is wanted"),
                 };
                 self.parsed(doc, key, read).map(|at| at.value)
             }

@@ -171,7 +171,10 @@ mode = "line"
 "#,
     );
     let found = |line: usize, part: &str| {
-        assert!(all.iter().any(|fault| fault.starts_with(&format!("{line}: ")) && fault.contains(part)), "{line} {part}: {all:#?}");
+        assert!(
+            all.iter().any(|fault| fault.starts_with(&format!("{line}: ")) && fault.contains(part)),
+            "{line} {part}: {all:#?}"
+        );
     };
     found(1, "unknown section `nod`; did you mean `node`?");
     found(3, "did you mean `grace`?");

@@ -84,7 +84,9 @@ pub(super) fn link(drafts: BTreeMap<Name, Draft>, doc: &mut Document<'_>) -> BTr
                     stores.insert(store.clone(), name.clone());
                     config.failure = FailureConfig::Transport(store);
                 }
-                None => doc.fault(line, unknown(&name, "failure", &value, names.iter().map(Name::as_str).chain(["none"]))),
+                None => {
+                    doc.fault(line, unknown(&name, "failure", &value, names.iter().map(Name::as_str).chain(["none"])))
+                }
             }
         }
         if let Some(At { value, line }) = delay {

@@ -72,7 +72,13 @@ impl Lines {
     pub(crate) fn new(spec: Spec, processes: usize, window: usize) -> Arc<Self> {
         let lane = || Lane { room: Semaphore::new(window), keeper: Mutex::new(None) };
         let lanes = (0..processes.max(1)).map(|_| lane()).collect();
-        Arc::new(Self { spec: Arc::new(spec), runtime: Handle::current(), window: window.max(1), lanes, slots: AtomicUsize::new(0) })
+        Arc::new(Self {
+            spec: Arc::new(spec),
+            runtime: Handle::current(),
+            window: window.max(1),
+            lanes,
+            slots: AtomicUsize::new(0),
+        })
     }
 
     /// The lane of a new slot: the first `window` slots share the first process, and so on.
@@ -237,9 +243,9 @@ async fn hand_over(link: &mut Link, job: Job, held: &mut VecDeque<Job>) {
 fn take(line: &[u8], held: &mut VecDeque<Job>) -> Result<(), String> {
     let (id, answer) = talk::answer(line)?;
     let at = held.iter().position(|job| job.id == id);
-    let job = at.and_then(|at| held.remove(at)).ok_or_else(|| {
-        format!("it answered for id `{}`, which it does not hold", crate::text::cut(&id, 80))
-    })?;
+    let job = at
+        .and_then(|at| held.remove(at))
+        .ok_or_else(|| format!("it answered for id `{}`, which it does not hold", crate::text::cut(&id, 80)))?;
     let result = match answer {
         Answer::Done => Ok(()),
         Answer::Fail { why } => Err(HandlerError::fail(why)),

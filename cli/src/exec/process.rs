@@ -18,10 +18,18 @@ pub(crate) async fn handle(spec: &Spec, received: Received<Raw>) -> Result<(), H
     let envelope = received.envelope();
     let variables = environment::of(envelope, received.attempt(), received.transport());
     let started = Link::start(spec, variables);
-    let (link, streams) = started.map_err(|error| HandlerError::retry(format!("could not start `{}`: {error}", spec.program())))?;
+    let (link, streams) =
+        started.map_err(|error| HandlerError::retry(format!("could not start `{}`: {error}", spec.program())))?;
     let (answer, ended) = oneshot::channel();
     // A task of its own, so that a dropped handler leaves somebody behind who ends the command.
-    tokio::spawn(guard(link, streams, envelope.body.clone(), spec.program().to_string(), envelope.id.as_text().clone(), answer));
+    tokio::spawn(guard(
+        link,
+        streams,
+        envelope.body.clone(),
+        spec.program().to_string(),
+        envelope.id.as_text().clone(),
+        answer,
+    ));
     match ended.await {
         Ok(result) => result,
         Err(_) => Err(HandlerError::retry("the runtime stopped watching the command")),
@@ -78,6 +86,7 @@ fn judge(program: &str, ended: std::io::Result<std::process::ExitStatus>, stderr
         Ok(status) => status,
         Err(error) => return Err(HandlerError::retry(format!("could not wait for `{program}`: {error}"))),
     };
-    let text = if stderr.is_empty() { format!("`{program}` ended with {}", ending(status)) } else { stderr.to_string() };
+    let text =
+        if stderr.is_empty() { format!("`{program}` ended with {}", ending(status)) } else { stderr.to_string() };
     Err(if status.code() == Some(FINAL) { HandlerError::fail(text) } else { HandlerError::retry(text) })
 }

@@ -69,7 +69,9 @@ pub(crate) fn main(command: &[OsString]) -> ExitCode {
     let waiting = *group.0.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(pid) = waiting {
         // The command stays unreaped, so its number stays the group's while the rest of the group is killed.
-        while let Err(rustix::io::Errno::INTR) = waitid(WaitId::Pid(pid), WaitIdOptions::EXITED | WaitIdOptions::NOWAIT) {}
+        while let Err(rustix::io::Errno::INTR) = waitid(WaitId::Pid(pid), WaitIdOptions::EXITED | WaitIdOptions::NOWAIT)
+        {
+        }
         group.signal(Signal::KILL);
     }
     let mut guard = group.0.lock().unwrap_or_else(PoisonError::into_inner);

@@ -127,7 +127,10 @@ mod tests {
 
     #[test]
     fn bodies_are_json_text_or_base_64() {
-        assert_eq!(of(None, b"{\"b\":1,\n \"a\":12345678901234567890123.0}"), r#"{"data":{"b":1,  "a":12345678901234567890123.0}}"#);
+        assert_eq!(
+            of(None, b"{\"b\":1,\n \"a\":12345678901234567890123.0}"),
+            r#"{"data":{"b":1,  "a":12345678901234567890123.0}}"#
+        );
         assert_eq!(of(Some("application/json; charset=utf-8"), b"\"x\""), r#"{"data":"x"}"#);
         assert_eq!(of(Some("text/plain"), b"a\nb"), r#"{"data":"a\nb"}"#);
         assert_eq!(of(None, b"hello"), r#"{"data_base64":"aGVsbG8="}"#);
@@ -155,7 +158,16 @@ mod tests {
         let retry = Answer::Retry { why: "busy".into(), after };
         assert_eq!(answer(br#"{"id":"1","retry":"busy","after":"10s"}"#), Ok(("1".into(), retry)));
         assert_eq!(answer(br#"{"id":"1","fail":"bad"}"#), Ok(("1".into(), Answer::Fail { why: "bad".into() })));
-        for wrong in ["", "x", "{}", r#"{"id":"1"}"#, r#"{"id":"1","ok":false}"#, r#"{"id":1,"ok":true}"#, r#"{"id":"1","ok":true,"fail":"x"}"#, r#"{"id":"1","retry":"x","after":"soon"}"#] {
+        for wrong in [
+            "",
+            "x",
+            "{}",
+            r#"{"id":"1"}"#,
+            r#"{"id":"1","ok":false}"#,
+            r#"{"id":1,"ok":true}"#,
+            r#"{"id":"1","ok":true,"fail":"x"}"#,
+            r#"{"id":"1","retry":"x","after":"soon"}"#,
+        ] {
             assert!(answer(wrong.as_bytes()).is_err(), "{wrong}");
         }
     }

@@ -24,7 +24,12 @@ pub(crate) fn client() -> Client {
 }
 
 /// Posts one message.
-pub(crate) async fn handle(client: &Client, url: &str, source: &str, received: Received<Raw>) -> Result<(), HandlerError> {
+pub(crate) async fn handle(
+    client: &Client,
+    url: &str,
+    source: &str,
+    received: Received<Raw>,
+) -> Result<(), HandlerError> {
     let envelope = received.envelope();
     let mut request = client.post(url);
     for (name, value) in headers(envelope, source, received.attempt(), received.transport()) {
@@ -113,8 +118,18 @@ fn headers(envelope: &Envelope, source: &str, attempt: u32, transport: &str) -> 
 /// Headers that belong to the request, the connection, or the attributes above.
 fn reserved(name: &str) -> bool {
     const OWN: [&str; 12] = [
-        "host", "content-length", "content-type", "transfer-encoding", "connection", "keep-alive", "te", "trailer",
-        "upgrade", "expect", "traceparent", "proxy-connection",
+        "host",
+        "content-length",
+        "content-type",
+        "transfer-encoding",
+        "connection",
+        "keep-alive",
+        "te",
+        "trailer",
+        "upgrade",
+        "expect",
+        "traceparent",
+        "proxy-connection",
     ];
     OWN.contains(&name) || name.starts_with("ce-") || name.starts_with("postroom-")
 }
@@ -158,7 +173,9 @@ mod tests {
 
     #[test]
     fn status_rules() {
-        let fails = |status: u16| format!("{:?}", judge(StatusCode::from_u16(status).unwrap(), None, "why")).contains("last: true");
+        let fails = |status: u16| {
+            format!("{:?}", judge(StatusCode::from_u16(status).unwrap(), None, "why")).contains("last: true")
+        };
         for status in [404, 408, 409, 425, 429, 500, 502, 503, 599] {
             assert!(!fails(status), "{status}");
         }

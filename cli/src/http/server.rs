@@ -37,7 +37,9 @@ async fn ready(node: web::Data<Node>) -> HttpResponse {
         return HttpResponse::Ok().body("ready\n");
     }
     let bad = node.board().lines().into_iter().filter(|line| !line.health.is_green());
-    let bad: Vec<String> = bad.map(|line| format!("{} {}: {} {}", line.kind.as_str(), line.name, line.health.as_str(), line.why)).collect();
+    let bad: Vec<String> = bad
+        .map(|line| format!("{} {}: {} {}", line.kind.as_str(), line.name, line.health.as_str(), line.why))
+        .collect();
     HttpResponse::ServiceUnavailable().body(format!("not ready\n{}\n", bad.join("\n")))
 }
 
@@ -110,6 +112,8 @@ async fn metrics(node: web::Data<Node>) -> HttpResponse {
     HttpResponse::Ok().content_type("text/plain; version=0.0.4; charset=utf-8").body(exposition(&node))
 }
 
+type Figure = fn(&postroom::Counters) -> u64;
+
 fn exposition(node: &Node) -> String {
     let mut out = String::new();
     let board = node.board();
@@ -119,15 +123,20 @@ fn exposition(node: &Node) -> String {
     };
     put(format_args!("# HELP postroom_ready Whether every part is well.\n# TYPE postroom_ready gauge"));
     put(format_args!("postroom_ready {}", u8::from(board.is_ready())));
-    let counted: Vec<_> =
-        node.transports().into_iter().filter_map(|one| Some((label(one.name()), board.counters(one.name())?))).collect();
-    put(format_args!("# HELP postroom_deliveries_total Deliveries that ended, by how.\n# TYPE postroom_deliveries_total counter"));
+    let counted: Vec<_> = node
+        .transports()
+        .into_iter()
+        .filter_map(|one| Some((label(one.name()), board.counters(one.name())?)))
+        .collect();
+    put(format_args!(
+        "# HELP postroom_deliveries_total Deliveries that ended, by how.\n# TYPE postroom_deliveries_total counter"
+    ));
     for (name, counters) in &counted {
         for (tally, end) in TALLIES {
             put(format_args!("postroom_deliveries_total{{transport=\"{name}\",end=\"{end}\"}} {}", counters.of(tally)));
         }
     }
-    let singles: [(&str, &str, fn(&postroom::Counters) -> u64); 3] = [
+    let singles: [(&str, &str, Figure); 3] = [
         ("published", "Messages published and confirmed.", postroom::Counters::published_count),
         ("ignored", "Messages acked as unhandled.", postroom::Counters::ignored_count),
         ("oddities", "Metadata from outside that was out of range.", postroom::Counters::oddity_count),
@@ -142,9 +151,16 @@ fn exposition(node: &Node) -> String {
     put(format_args!("# HELP postroom_up Whether a part is well.\n# TYPE postroom_up gauge"));
     for line in &lines {
         let (kind, name, state) = (line.kind.as_str(), label(&line.name), line.health.as_str());
-        put(format_args!("postroom_up{{kind=\"{kind}\",name=\"{name}\",state=\"{state}\"}} {}", u8::from(line.health.is_green())));
+        put(format_args!(
+            "postroom_up{{kind=\"{kind}\",name=\"{name}\",state=\"{state}\"}} {}",
+            u8::from(line.health.is_green())
+        ));
     }
-    for (at, (what, kind)) in [("running", "gauge"), ("waiting", "gauge"), ("panics_total", "counter"), ("blocked", "gauge")].into_iter().enumerate() {
+    for (at, (what, kind)) in
+        [("running", "gauge"), ("waiting", "gauge"), ("panics_total", "counter"), ("blocked", "gauge")]
+            .into_iter()
+            .enumerate()
+    {
         put(format_args!("# TYPE postroom_pool_{what} {kind}"));
         for line in lines.iter().filter(|line| line.kind == Kind::Pool) {
             let figure = figures(line).get(at).map_or(0, |(_, figure)| *figure);

@@ -52,7 +52,12 @@ impl Output {
         let text = if self.json {
             json!({"error": {"kind": failure.kind, "message": failure.message}}).to_string()
         } else {
-            failure.message.lines().map(|line| format!("error: {}", crate::text::shown(line))).collect::<Vec<_>>().join("\n")
+            failure
+                .message
+                .lines()
+                .map(|line| format!("error: {}", crate::text::shown(line)))
+                .collect::<Vec<_>>()
+                .join("\n")
         };
         let _ = writeln!(std::io::stderr(), "{text}");
     }
