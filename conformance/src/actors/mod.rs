@@ -7,6 +7,7 @@
 mod failing;
 mod leases;
 mod mortal;
+mod operating;
 mod settling;
 mod stopping;
 mod suspects;
@@ -25,5 +26,6 @@ pub(crate) fn all<S: Subject>() -> Vec<Scenario<S>> {
     all.extend(suspects::all());
     all.extend(topics::all());
     all.extend(failing::all());
+    all.extend(operating::all());
     all
 }

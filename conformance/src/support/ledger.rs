@@ -40,6 +40,12 @@ impl Ledger {
         self.lines.retain(|(at, _), _| at != place);
     }
 
+    /// A group that a transport had read was removed on purpose.
+    pub(crate) fn removed_group(&mut self, place: &Place) {
+        self.forget(place);
+        self.worked.remove(place);
+    }
+
     /// The declared places where messages can lie.
     pub(crate) fn places(&self) -> Vec<Place> {
         self.places.iter().filter(|place| !matches!(place, Place::Topic(_))).cloned().collect()

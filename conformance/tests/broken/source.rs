@@ -33,7 +33,6 @@ pub struct Held<B: Broker> {
     ready: RefCell<VecDeque<Incoming<Inner<B>>>>,
     woken: Cell<bool>,
     waiting: Cell<usize>,
-    released: RefCell<Vec<String>>,
 }
 
 impl<B: Broker> Held<B> {
@@ -48,7 +47,6 @@ impl<B: Broker> Held<B> {
             ready: RefCell::default(),
             woken: Cell::default(),
             waiting: Cell::default(),
-            released: RefCell::default(),
         }
     }
 
