@@ -28,6 +28,12 @@ pub(crate) fn name(dsn: &str) -> String {
     place.map_or_else(|| "transport".to_string(), |place| place.name().to_string())
 }
 
+/// The broker that a DSN leads to: two DSNs with the same one see the same queues.
+pub(crate) fn broker(dsn: &str) -> String {
+    let parsed = Dsn::parse(dsn).ok().map(|dsn| format!("{} {:?} {}", dsn.scheme(), dsn.hosts(), dsn.raw_path()));
+    parsed.unwrap_or_default()
+}
+
 /// `sqlite:orders.db?…` becomes `sqlite:/folder/orders.db?…`.
 fn rooted(dsn: &str, parsed: &Dsn, folder: &Path) -> String {
     let path = parsed.raw_path();

@@ -203,8 +203,9 @@ pub(crate) struct Filter {
 }
 
 impl Filter {
-    fn is_empty(&self) -> bool {
-        self.from.is_none() && self.type_.is_none() && self.reason.is_none()
+    /// Whether it chooses among records; `--from` alone says where to look.
+    fn chooses(&self) -> bool {
+        self.type_.is_some() || self.reason.is_some()
     }
 }
 
@@ -226,6 +227,9 @@ pub(crate) enum Failed {
     Show {
         /// A record's id, or a message id
         record: String,
+        /// Only look where this transport's failed messages lie
+        #[arg(long, value_name = "TRANSPORT")]
+        from: Option<String>,
         /// The body alone, byte for byte
         #[arg(long, conflicts_with = "json")]
         raw: bool,
@@ -289,8 +293,8 @@ impl Cli {
             Command::Failed(Failed::Retry { which, .. } | Failed::Remove { which, .. }) => which,
             _ => return Ok(()),
         };
-        if !which.all && !which.filter.is_empty() {
-            return Err("--from, --type and --reason choose among all records: add --all, or leave them out".into());
+        if !which.all && which.filter.chooses() {
+            return Err("--type and --reason choose among all records: add --all, or leave them out".into());
         }
         Ok(())
     }

@@ -101,11 +101,17 @@ impl Session {
     /// The stores of these transports, each once; `errors` hears of those that could not be opened. A transport that
     /// keeps no failed messages has none.
     pub(crate) async fn stores(&mut self, transports: &[String], errors: &mut Vec<Failure>) -> Vec<Store> {
-        let mut stores: Vec<Store> = Vec::new();
+        let (mut stores, mut seen): (Vec<Store>, Vec<(String, Place)>) = (Vec::new(), Vec::new());
         for transport in transports {
             match self.store(transport).await {
                 Ok(store) => {
-                    if !stores.iter().any(|other| other.is(&store)) {
+                    // Two groups of a topic, or two transports of a queue, keep what failed in one place.
+                    let through =
+                        if address::is_dsn(transport) { transport.as_str() } else { store.transport().name() };
+                    let dsn = self.settings(through).map(|(_, settings)| settings.dsn.0).unwrap_or_default();
+                    let at = (address::broker(&dsn), store.place().clone());
+                    if !seen.contains(&at) {
+                        seen.push(at);
                         stores.push(store);
                     }
                 }

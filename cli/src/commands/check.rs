@@ -146,8 +146,8 @@ fn durability(durability: Durability) -> &'static str {
 
 fn survives(durability: Durability) -> &'static str {
     match durability {
-        Durability::Power => "a power cut",
-        Durability::Crash => "a crash of the broker, perhaps not a power cut",
-        _ => "nothing but this process's going on",
+        Durability::Power => "survives a power cut",
+        Durability::Crash => "survives a crash of the broker, perhaps not a power cut",
+        _ => "lives as long as its process",
     }
 }

@@ -19,7 +19,7 @@ pub(crate) async fn failed(cli: &Cli, output: Output, command: &Failed) -> Resul
     let from = match command {
         Failed::List { filter, .. } => filter.from.as_deref(),
         Failed::Retry { which, .. } | Failed::Remove { which, .. } => which.filter.from.as_deref(),
-        Failed::Show { .. } => None,
+        Failed::Show { from, .. } => from.as_deref(),
     };
     let mut session = Session::new(cli, from)?;
     let result = match command {
@@ -29,7 +29,7 @@ pub(crate) async fn failed(cli: &Cli, output: Output, command: &Failed) -> Resul
             });
             list(&mut session, output, filter, since, *limit).await
         }
-        Failed::Show { record, raw } => show(&mut session, output, record, *raw).await,
+        Failed::Show { record, from, raw } => show(&mut session, output, record, from.as_deref(), *raw).await,
         Failed::Retry { which, rate } => super::moving::retry(&mut session, output, which, *rate).await,
         Failed::Remove { which, yes } => super::moving::remove(&mut session, output, which, *yes).await,
     };
@@ -160,8 +160,8 @@ pub(super) fn missing(id: &str) -> Failure {
     Failure::not_found(format!("no failed record or message `{}`; `postroom failed list` shows them", cut(id, 80)))
 }
 
-async fn show(session: &mut Session, output: Output, id: &str, raw: bool) -> Result<Exit, Failure> {
-    let (stores, mut errors) = stores(session, None).await;
+async fn show(session: &mut Session, output: Output, id: &str, from: Option<&str>, raw: bool) -> Result<Exit, Failure> {
+    let (stores, mut errors) = stores(session, from).await;
     let found = find(&stores, id, &mut errors).await;
     let exit = report(output, &errors);
     match found.as_slice() {

@@ -5,7 +5,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use postroom::{ErrorKind, Health, Kind, Node, Receipt};
+use postroom::{DeclareMode, ErrorKind, Health, Kind, Node, Receipt, Status};
 use serde_json::json;
 
 use super::{signals::Signals, until};
@@ -24,6 +24,8 @@ const HURRY: Duration = Duration::from_secs(1);
 const LOOK: Duration = Duration::from_millis(200);
 /// A connection may be lost for so long before `--fail-fast` ends the run.
 const BRIEF: Duration = Duration::from_secs(1);
+/// The pause between two questions whether a topology differs.
+const PROBE: Duration = Duration::from_secs(5);
 /// How long the processes of mode "lines" may take to end after the last message.
 const LAST_WORDS: Duration = Duration::from_secs(2);
 
@@ -34,6 +36,8 @@ enum Why {
     Limit,
     Time,
     Empty,
+    /// `--until-empty` waits in vain: a consumer is paused, for this reason.
+    Paused(String),
     /// With the reason, for the error.
     Broker(String),
 }
@@ -68,7 +72,7 @@ pub(crate) async fn run(cli: &Cli, output: Output, run: &Run) -> Result<Exit, Fa
     sources.dedup();
     sources.sort();
     sources.dedup();
-    let why = wait(&node, output, run, &sources, &mut signals).await;
+    let why = wait(&node, &config, output, run, &sources, &mut signals).await;
     tracing::info!("stopping: {}", reason(&why));
     let receipt = stop(&node, grace, &mut signals).await;
     for lines in processes {
@@ -77,8 +81,12 @@ pub(crate) async fn run(cli: &Cli, output: Output, run: &Run) -> Result<Exit, Fa
     if let Some(server) = server {
         server.stop(false).await;
     }
-    if let Why::Broker(text) = why {
-        let failure = Failure::new("connection", Exit::Broker, text);
+    let failure = match why {
+        Why::Broker(text) => Some(Failure::new("connection", Exit::Broker, text)),
+        Why::Paused(text) => Some(Failure::new("paused", Exit::Failed, text)),
+        _ => None,
+    };
+    if let Some(failure) = failure {
         output.failure(&failure);
         exit = exit.and(failure.exit);
     }
@@ -108,7 +116,14 @@ fn choose<'a>(config: &'a Config, output: Output, run: &Run) -> Result<(Vec<&'a 
     }
 }
 
-async fn wait(node: &Node, output: Output, run: &Run, sources: &[String], signals: &mut Signals) -> Why {
+async fn wait(
+    node: &Node,
+    config: &Config,
+    output: Output,
+    run: &Run,
+    sources: &[String],
+    signals: &mut Signals,
+) -> Why {
     let time = async {
         match run.for_ {
             Some(time) => tokio::time::sleep(time).await,
@@ -118,37 +133,65 @@ async fn wait(node: &Node, output: Output, run: &Run, sources: &[String], signal
     let empty = async {
         if run.until_empty { until::empty(node, output, sources).await } else { std::future::pending().await }
     };
+
     tokio::select! {
         signal = signals.next() => Why::Signal(signal),
         () = node.limit_reached() => Why::Limit,
         () = time => Why::Time,
-        () = empty => Why::Empty,
-        text = brokers_lost(node, run.fail_fast, sources) => Why::Broker(text),
+        ended = empty => ended.map_or_else(Why::Paused, |()| Why::Empty),
+        text = brokers_lost(node, config, run.fail_fast, sources) => Why::Broker(text),
     }
 }
 
-/// Resolves when no transport is left to work with: each has a topology that differs, or under `--fail-fast` when one
-/// is not connected.
-async fn brokers_lost(node: &Node, fail_fast: bool, sources: &[String]) -> String {
+/// Resolves when no transport is left to work with: the topology of each differs, which trying again does not mend; or
+/// under `--fail-fast` when one is not connected.
+async fn brokers_lost(node: &Node, config: &Config, fail_fast: bool, sources: &[String]) -> String {
+    let mut look = LOOK;
     loop {
-        tokio::time::sleep(LOOK).await;
-        let lines: Vec<_> = sources.iter().filter_map(|name| node.board().line(Kind::Transport, name)).collect();
-        let text = |lines: &[&postroom::Status]| {
-            lines.iter().map(|line| format!("transport `{}`: {}", line.name, line.why)).collect::<Vec<_>>().join("\n")
+        tokio::time::sleep(look).await;
+        look = LOOK;
+        let lost: Vec<Status> = sources.iter().filter_map(|name| unconnected(node, name)).collect();
+        let text = || {
+            let line = |line: &Status| format!("transport `{}`: {}", line.name, line.why);
+            lost.iter().map(line).collect::<Vec<_>>().join("\n")
         };
-        let degraded: Vec<_> = lines.iter().filter(|line| line.health == Health::Degraded).collect();
-        if !lines.is_empty() && degraded.len() == lines.len() {
-            return text(&degraded);
-        }
-        let lost = |line: &&postroom::Status| {
-            let since = line.since.elapsed().unwrap_or_default();
-            line.health == Health::Degraded || (line.health == Health::Reconnecting && since > BRIEF)
-        };
-        let lost: Vec<_> = lines.iter().filter(lost).collect();
         if fail_fast && !lost.is_empty() {
-            return text(&lost);
+            return text();
+        }
+        if lost.len() == sources.len() && lost.iter().all(|line| line.health == Health::Degraded) {
+            let mut differ = 0;
+            for line in &lost {
+                differ += usize::from(differs(config, &line.name).await);
+            }
+            if differ == lost.len() {
+                return text();
+            }
+            look = PROBE;
         }
     }
+}
+
+/// The board's line of a transport that has had no connection for a while. Its consumer knows: a transport is degraded
+/// for other reasons, too.
+fn unconnected(node: &Node, name: &str) -> Option<Status> {
+    let consumer = node.board().line(Kind::Consumer, name)?;
+    let brief = consumer.since.elapsed().unwrap_or_default() <= BRIEF;
+    (consumer.health == Health::Reconnecting && !brief).then(|| node.board().line(Kind::Transport, name))?
+}
+
+/// Whether a transport's places are there with other settings.
+async fn differs(config: &Config, name: &str) -> bool {
+    let settings = config.transports.iter().find(|(other, _)| other.as_str() == name).map(|(_, settings)| settings);
+    let Some(mut settings) = settings.cloned() else { return false };
+    settings.setup = Some(false);
+    let Ok(spec) = nodes::transport(name, &settings, &config.node) else { return false };
+    let Ok(probe) = nodes::builder(&config.node).fail_fast(true).transport(spec).start().await else { return false };
+    let verified = match probe.transport(name) {
+        Some(handle) => handle.declare(DeclareMode::Verify).await,
+        None => Ok(()),
+    };
+    probe.stop_within(BRIEF).await;
+    verified.is_err_and(|error| error.kind() == ErrorKind::Refused)
 }
 
 fn reason(why: &Why) -> String {
@@ -157,7 +200,7 @@ fn reason(why: &Why) -> String {
         Why::Limit => "the limit of deliveries is reached".into(),
         Why::Time => "the time is over".into(),
         Why::Empty => "nothing is waiting, delayed or in flight".into(),
-        Why::Broker(text) => text.clone(),
+        Why::Paused(text) | Why::Broker(text) => text.clone(),
     }
 }
 

@@ -152,7 +152,7 @@ pub(crate) async fn work(folder: &Path, repaired: bool) -> Result<Exit, Failure>
         .start()
         .await?;
     let quiet = Output { json: true, color: false };
-    until::empty(&node, quiet, &[QUAKES.to_string()]).await;
+    until::empty(&node, quiet, &[QUAKES.to_string()]).await.map_err(Failure::failed)?;
     // The board looks at the pools every now and then.
     tokio::time::sleep(Duration::from_millis(100)).await;
     let lines = node.board().lines();

@@ -32,7 +32,7 @@ impl Spec {
         if let Some(program) = command.first_mut()
             && program.contains('/')
         {
-            *program = folder.join(&*program).to_string_lossy().into_owned();
+            *program = folder.join(program.trim_start_matches("./")).to_string_lossy().into_owned();
         }
         Self { command, folder: folder.to_path_buf() }
     }
