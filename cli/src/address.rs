@@ -1,6 +1,6 @@
 //! DSNs as they stand in a config or a command line.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use postroom_core::dsn::Dsn;
 
@@ -32,6 +32,14 @@ pub(crate) fn name(dsn: &str) -> String {
 pub(crate) fn broker(dsn: &str) -> String {
     let parsed = Dsn::parse(dsn).ok().map(|dsn| format!("{} {:?} {}", dsn.scheme(), dsn.hosts(), dsn.raw_path()));
     parsed.unwrap_or_default()
+}
+
+/// The file of a DSN, where it is not there and could be made: to ask what is in it must not make it.
+pub(crate) fn missing_file(dsn: &str) -> Option<PathBuf> {
+    let parsed = Dsn::parse(dsn).ok().filter(|dsn| dsn.scheme() == "sqlite")?;
+    let path = PathBuf::from(parsed.path());
+    let folder = path.parent().is_none_or(|folder| folder.as_os_str().is_empty() || folder.is_dir());
+    (folder && !path.exists()).then_some(path)
 }
 
 /// `sqlite:orders.db?…` becomes `sqlite:/folder/orders.db?…`.

@@ -70,6 +70,10 @@ impl Session {
         let (name, mut settings) = self.settings(transport)?;
         if !self.create {
             settings.setup = Some(false);
+            if let Some(file) = address::missing_file(&settings.dsn.0) {
+                let what = format!("the file {} does not exist", file.display());
+                return Err(Failure::not_found(format!("{what}; `postroom setup`, `run` and `send` create it")));
+            }
         }
         let node = self.config.as_ref().map(|config| config.node.clone()).unwrap_or_default();
         let builder = nodes::builder(&node).fail_fast(true).transport(nodes::transport(&name, &settings, &node)?);

@@ -55,3 +55,6 @@ pub enum OpsError {
         origin: String,
     },
 }
+
+#[cfg(all(test, feature = "memory"))]
+mod tests;

@@ -79,16 +79,19 @@ fn init_writes_a_config_that_works_and_overwrites_nothing() {
 #[test]
 fn check_tells_and_changes_nothing() {
     let place = Place::with(&queue(&handler("t", "gone.sh", "")));
-    let done = place.postroom("check --json").exits(0);
-    let lines = done.json();
-    assert_eq!(lines[0]["transport"], "orders");
-    assert_eq!(lines[0]["broker"], "sqlite");
-    assert_eq!(lines[0]["durability"], "power");
-    assert_eq!(lines[0]["capabilities"]["delay"], true);
+    let lines = place.postroom("check --json").exits(0).json();
     assert!(lines[0]["topology"].as_str().unwrap().starts_with("missing"), "{}", lines[0]);
     assert!(lines[1]["warning"].as_str().unwrap().contains("gone.sh"));
+    assert!(!place.path("orders.db").exists());
+    place.postroom("stats orders").exits(5);
+    place.postroom("send sqlite:orders.db?queue=other x").exits(0);
+    let lines = place.postroom("check --json").exits(0).json();
+    assert!(lines[0]["topology"].as_str().unwrap().starts_with("missing"), "{}", lines[0]);
     place.postroom("setup").exits(0);
-    assert_eq!(place.postroom("check --json").exits(0).json()[0]["topology"], "there");
+    let there = place.postroom("check --json").exits(0).json().remove(0);
+    assert_eq!((&there["transport"], &there["broker"]), (&"orders".into(), &"sqlite".into()));
+    assert_eq!((&there["topology"], &there["durability"]), (&"there".into(), &"power".into()));
+    assert_eq!(there["capabilities"]["delay"], true);
     assert!(place.postroom("check").exits(0).out.contains("a power cut"));
 }
 

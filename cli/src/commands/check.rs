@@ -20,6 +20,15 @@ pub(crate) async fn check(cli: &Cli, output: Output) -> Result<Exit, Failure> {
     for name in session.names() {
         match one(&mut session, output, &name).await {
             Ok(code) => exit = exit.and(code),
+            // Not even its file is there.
+            Err(failure) if failure.exit == Exit::NotFound => {
+                let topology = format!("missing ({failure})");
+                let text = format!("{}\n  topology      {topology}", output.bold(&name));
+                output.answer(&json!({"transport": name, "topology": topology, "warnings": []}), &text)?;
+                if session.settings(&name)?.1.setup == Some(false) {
+                    exit = exit.and(Exit::Broker);
+                }
+            }
             Err(failure) => {
                 let failure = Failure { message: format!("transport `{name}`: {}", failure.message), ..failure };
                 output.failure(&failure);
