@@ -118,6 +118,6 @@ fn log(cli: &Cli) {
     }
     let color = if cli.json { Color::Never } else { cli.color };
     let ansi = wants_color(color, std::io::stderr().is_terminal());
-    let lines = tracing_subscriber::fmt::layer().with_writer(std::io::stderr).with_ansi(ansi);
+    let lines = tracing_subscriber::fmt::layer().with_writer(|| output::progress::Log).with_ansi(ansi);
     tracing_subscriber::registry().with(filter).with(lines).init();
 }

@@ -102,11 +102,12 @@ impl Session {
         Ok(Store::of(&handle, |_| other)?)
     }
 
-    /// The stores of these transports, each once; `errors` hears of those that could not be opened. A transport that
-    /// keeps no failed messages has none.
-    pub(crate) async fn stores(&mut self, transports: &[String], errors: &mut Vec<Failure>) -> Vec<Store> {
+    /// The stores of one transport, or of all, each once; `errors` hears of those that could not be opened. Of all, those
+    /// that keep no failed messages have none.
+    pub(crate) async fn stores(&mut self, of: Option<&str>, errors: &mut Vec<Failure>) -> Vec<Store> {
+        let transports = of.map_or_else(|| self.names(), |one| vec![one.to_string()]);
         let (mut stores, mut seen): (Vec<Store>, Vec<(String, Place)>) = (Vec::new(), Vec::new());
-        for transport in transports {
+        for transport in &transports {
             match self.store(transport).await {
                 Ok(store) => {
                     // Two groups of a topic, or two transports of a queue, keep what failed in one place.
@@ -119,7 +120,7 @@ impl Session {
                         stores.push(store);
                     }
                 }
-                Err(failure) if failure.kind == "no_store" && transports.len() > 1 => {}
+                Err(failure) if failure.kind == "no_store" && of.is_none() => {}
                 Err(failure) => errors.push(failure),
             }
         }
@@ -140,7 +141,7 @@ impl From<postroom::ops::OpsError> for Failure {
         match error {
             OpsError::Transport(error) => error.into(),
             OpsError::Capability { .. } => Self::capability(error.to_string()),
-            OpsError::NoStore { .. } => Self::new("no_store", crate::exit::Exit::NotFound, error.to_string()),
+            OpsError::NoStore { .. } => Self::new("no_store", crate::exit::Exit::Usage, error.to_string()),
             OpsError::NoOrigin { .. } => Self::new("unroutable", crate::exit::Exit::Failed, error.to_string()),
             other => Self::failed(other.to_string()),
         }

@@ -1,6 +1,6 @@
 //! Operations: what is there, what failed, and what to do with it. The `postroom` program's commands are these calls.
 //!
-//! - [`stats`]: how many messages wait, are in flight, are delayed, have failed;
+//! - [`stats()`]: how many messages wait, are in flight, are delayed, have failed;
 //! - [`peek()`]: looking at messages without taking them;
 //! - [`store`]: where the failed messages of a transport lie, and one such record;
 //! - [`failed`]: finding records: filters come before limits, and every record is known, page by page;

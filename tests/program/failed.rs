@@ -164,5 +164,6 @@ fn failure_none_is_no_store() {
     let place = Place::with(&queue("failure = \"none\"\n"));
     place.postroom("setup").exits(0);
     assert_eq!(place.stats("orders")["failed"], Value::Null);
-    place.postroom("failed list").exits(5);
+    place.postroom("failed list").exits(0);
+    place.postroom("failed list --from orders").exits(2);
 }

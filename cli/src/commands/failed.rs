@@ -45,8 +45,7 @@ pub(super) fn agreed(output: Output, question: &str) -> Result<bool, Failure> {
 /// The stores to look into, and the errors of those that could not be opened.
 pub(super) async fn stores(session: &mut Session, from: Option<&str>) -> (Vec<Store>, Vec<Failure>) {
     let mut errors = Vec::new();
-    let transports = from.map_or_else(|| session.names(), |from| vec![from.to_string()]);
-    let stores = session.stores(&transports, &mut errors).await;
+    let stores = session.stores(from, &mut errors).await;
     (stores, errors)
 }
 

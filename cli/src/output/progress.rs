@@ -2,6 +2,7 @@
 
 use std::{
     io::{IsTerminal, Write},
+    sync::{Mutex, PoisonError},
     time::{Duration, Instant},
 };
 
@@ -11,6 +12,26 @@ use super::Output;
 
 /// The pause between two plain lines.
 const PAUSE: Duration = Duration::from_secs(2);
+
+/// The bar on the terminal, where there is one.
+static BAR: Mutex<Option<ProgressBar>> = Mutex::new(None);
+
+/// Where the log goes: to stderr, above the bar.
+pub(crate) struct Log;
+
+impl Write for Log {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        let bar = BAR.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        match bar {
+            Some(bar) => bar.suspend(|| std::io::stderr().write(bytes)),
+            None => std::io::stderr().write(bytes),
+        }
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        std::io::stderr().flush()
+    }
+}
 
 /// The progress of one piece of work.
 pub(crate) struct Progress {
@@ -34,7 +55,9 @@ impl Progress {
             if let Ok(style) = ProgressStyle::with_template(template) {
                 bar.set_style(style);
             }
-            bar.with_message(what)
+            let bar = bar.with_message(what);
+            *BAR.lock().unwrap_or_else(PoisonError::into_inner) = Some(bar.clone());
+            bar
         });
         Self { what, total, done: 0, bar, plain: !terminal && !output.json, last: Instant::now() }
     }
@@ -62,6 +85,7 @@ impl Progress {
 
     /// Ends. The answer says the rest, so the bar goes; elsewhere a last line stays.
     pub(crate) fn finish(self) {
+        BAR.lock().unwrap_or_else(PoisonError::into_inner).take();
         match &self.bar {
             Some(bar) => bar.finish_and_clear(),
             None if self.plain => self.print(),
