@@ -26,6 +26,8 @@ scenarios! { Operations;
     removing_one_in_flight_fences_its_owner [Browse] "a message in flight can be removed; its owner's ack answers Already or LeaseLost";
     replaying_leaves_no_stale_original [Browse] "a replay (send the copy, remove the original) leaves one message and no record";
     found_by_id [Browse] "messages are found by their message id, all of them, and nothing by an unknown id";
+    found_in_every_state [Browse] "a message is found while it waits, while it is held, and no more once it is acked";
+    paging_goes_on_while_records_are_removed [Browse] "a purge page by page meets every record, though each page is removed before the next is read";
     found_by_record_id [Browse] "failed records are found by their record id, and by their message id";
     two_groups_leave_two_records [Browse] "two groups that fail the same message leave two records";
     a_record_is_stored_once [Browse] "storing the same failed record twice leaves one";
@@ -205,6 +207,43 @@ async fn found_by_id<S: Subject>(world: World<S>) -> Result<(), Stop> {
     connection.remove(&queue, one).await?;
     let left = connection.browse()?.find(&queue, &twin.id).await?;
     ensure!(left.len() == 1, "one of two was removed, found are {left:?}");
+    Ok(())
+}
+
+async fn found_in_every_state<S: Subject>(world: World<S>) -> Result<(), Stop> {
+    let (connection, queue) = world.with_queue().await?;
+    let sent = connection.send(&queue, Envelope::new("where is it")).await?;
+    let states = async || -> Result<Vec<State>, Stop> {
+        Ok(connection.find(&queue, &sent.id).await?.into_iter().map(|browsed| browsed.state).collect())
+    };
+    let waiting = states().await?;
+    ensure!(waiting == [State::Waiting], "it waits, found are {waiting:?}");
+    let reader = connection.reader(&queue).await?;
+    let held = reader.one().await?;
+    let flying = states().await?;
+    ensure!(flying == [State::InFlight], "it is held, found are {flying:?}");
+    reader.ack(&held).await?;
+    let gone = states().await?;
+    ensure!(gone.is_empty(), "it is acked, found are {gone:?}");
+    Ok(())
+}
+
+async fn paging_goes_on_while_records_are_removed<S: Subject>(world: World<S>) -> Result<(), Stop> {
+    let connection = world.connect().await?;
+    let store = world.store("failed")?;
+    connection.declare(&[&store]).await?;
+    connection.send_many(&store, 95).await?;
+    let (mut after, mut met) = (None, 0);
+    loop {
+        let page = connection.browse()?.page(&store, None, after.as_ref(), 10).await?;
+        met += page.items.len();
+        connection.remove(&store, &page.items).await?;
+        after = page.next;
+        if after.is_none() {
+            break;
+        }
+    }
+    ensure!(met == 95, "of 95 records a purge met {met}");
     Ok(())
 }
 

@@ -19,6 +19,7 @@ scenarios! { Leases;
     stale_ack_is_refused [Lease, Fencing] "a stale ack answers LeaseLost and leaves the new owner's delivery alone";
     stale_retry_is_refused [Lease, Fencing] "a stale retry answers LeaseLost, makes no copy, and leaves the new owner's delivery alone";
     stale_release_is_refused [Lease, Fencing] "a stale release answers LeaseLost and leaves the new owner's delivery alone";
+    a_stale_token_of_the_same_owner_is_refused [Lease, Fencing] "an owner that holds the message again cannot settle it by its first, expired delivery";
     a_dead_process_loses_nothing [Lease] "what a connection held that was never closed comes to another once the lease ends";
     release_is_immediate [] "a released delivery goes to another connection at once, whatever its lease";
     release_counts_nothing [] "a release leaves the envelope and its attempts as they were";
@@ -129,6 +130,20 @@ async fn stale<S: Subject>(world: World<S>, settle: Option<&str>) -> Result<(), 
         ensure!(counts.waiting.unwrap_or(0) == 0, "after a stale settle: {counts:?}");
     }
     two.ack(&owned).await
+}
+
+async fn a_stale_token_of_the_same_owner_is_refused<S: Subject>(world: World<S>) -> Result<(), Stop> {
+    let (connection, queue) = world.with_queue().await?;
+    connection.send(&queue, Envelope::new("twice mine")).await?;
+    let reader = connection.reader_for(&queue, world.lease()).await?;
+    let first = reader.one().await?;
+    let second = reader.one().await?;
+    for how in [Settlement::Ack, again(&first, Duration::ZERO), Settlement::Release] {
+        let word = format!("{how:?}");
+        let answer = reader.settle(&first, how).await?;
+        ensure!(answer == Settled::LeaseLost, "by its expired delivery, {:.7} answered {answer:?}", word);
+    }
+    reader.ack(&second).await
 }
 
 async fn a_dead_process_loses_nothing<S: Subject>(world: World<S>) -> Result<(), Stop> {

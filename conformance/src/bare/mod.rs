@@ -1,6 +1,7 @@
 //! The scenarios of the bare contract. What settles twice, or settles what was never received, is not here: the
 //! registry above the contract answers that.
 
+mod batches;
 mod browsing;
 mod bytes;
 mod closing;
@@ -20,6 +21,7 @@ use crate::{Subject, scenario::Scenario};
 pub(crate) fn all<S: Subject>() -> Vec<Scenario<S>> {
     let mut all = settling::all();
     all.extend(closing::all());
+    all.extend(batches::all());
     all.extend(leases::all());
     all.extend(pull::all());
     all.extend(volume::all());

@@ -22,6 +22,8 @@ scenarios! { Topics;
     a_delayed_retry_returns_to_its_group_alone [Topics, Delay] "a delayed retry comes back to the group that erred and to no other";
     a_delayed_message_reaches_every_group [Topics, Delay] "a delayed message comes to every group, and never early";
     sending_to_a_group_reaches_it_alone [Topics] "a message sent to one group reaches no other";
+    many_groups_get_all [Topics] "each of twenty groups gets every message of a batch";
+    a_batch_for_topics_and_groups [Topics] "a batch for a queue, a topic and single groups gives each what it is owed";
     a_group_needs_no_consumer [Topics] "a group keeps what was published while nobody read it, over connections";
     a_topic_without_groups_takes_and_drops [Topics] "a topic without groups takes a message, unless a group is required";
     a_release_stays_in_its_group [Topics] "a released delivery returns to its own group alone";
@@ -139,6 +141,26 @@ async fn sending_to_a_group_reaches_it_alone<S: Subject>(world: World<S>) -> Res
     let reader = connection.reader(&one).await?;
     let taken = reader.take(5).await?;
     reader.ack_all(&taken).await
+}
+
+async fn many_groups_get_all<S: Subject>(world: World<S>) -> Result<(), Stop> {
+    let connection = world.connect().await?;
+    let topic = world.topic("t")?;
+    let groups = (0..20).map(|i| world.group("t", &format!("g{i}"))).collect::<Result<Vec<_>, _>>()?;
+    connection.declare(&groups.iter().collect::<Vec<_>>()).await?;
+    connection.send_many(&topic, 25).await?;
+    for group in &groups {
+        let reader = connection.reader(group).await?;
+        let taken = reader.take(25).await?;
+        reader.ack_all(&taken).await?;
+    }
+    Ok(())
+}
+
+async fn a_batch_for_topics_and_groups<S: Subject>(world: World<S>) -> Result<(), Stop> {
+    let (one, two, queue) = (world.group("t", "one")?, world.group("t", "two")?, world.queue("t")?);
+    let to = [world.topic("t")?, one.clone(), queue.clone(), two.clone()];
+    super::batches::mixed(world, &[one, two, queue], &to).await
 }
 
 async fn a_group_needs_no_consumer<S: Subject>(world: World<S>) -> Result<(), Stop> {

@@ -22,7 +22,14 @@ pub const BARE: &[Expected] = &[
     (
         RetriesTwice,
         &["settling::retried_comes_back_counted", "settling::close_waits_for_a_whole_retry"],
-        &["settling", "topics", "bytes", "leases::stale_retry_is_refused", "operations"],
+        &[
+            "settling",
+            "topics",
+            "bytes",
+            "leases::stale_retry_is_refused",
+            "operations",
+            "leases::a_stale_token_of_the_same_owner_is_refused",
+        ],
     ),
     (
         RetriesTheOriginal,
@@ -32,7 +39,14 @@ pub const BARE: &[Expected] = &[
     (
         RetryKeepsTheOriginal,
         &["settling::replacement_keeps_what_it_was_given"],
-        &["settling", "topics", "bytes", "leases::stale_retry_is_refused", "operations"],
+        &[
+            "settling",
+            "topics",
+            "bytes",
+            "leases::stale_retry_is_refused",
+            "operations",
+            "leases::a_stale_token_of_the_same_owner_is_refused",
+        ],
     ),
     (RetryInTwoSteps, &["settling::close_waits_for_a_whole_retry"], &[]),
     (
@@ -42,7 +56,12 @@ pub const BARE: &[Expected] = &[
             "settling::delayed_retry_is_honoured",
             "topics::a_delayed_message_reaches_every_group",
         ],
-        &["topics::a_delayed_retry_returns_to_its_group_alone", "operations::browsing_delayed_ones_is_true"],
+        &[
+            "topics::a_delayed_retry_returns_to_its_group_alone",
+            "operations::browsing_delayed_ones_is_true",
+            "settling::a_delay_longer_than_a_lease_is_kept",
+            "settling::a_delay_outlives_its_sender",
+        ],
     ),
     (AnswersBackwards, &["leases::extend_answers_item_by_item"], &["settling::batches_answer_item_by_item"]),
     (OneErrorForAll, &["settling::one_bad_message_in_a_batch"], &[]),
@@ -175,7 +194,7 @@ pub const ACTORS: &[Expected] = &[
     (
         AcksAtPull,
         &["leases::a_dead_process_loses_nothing"],
-        &["settling", "leases", "operations::figures_tell_the_truth"],
+        &["settling", "leases", "operations::figures_tell_the_truth", "operations::a_backlog_stays_on_the_broker"],
     ),
     (ForgetsAcks, &["settling::acked_never_comes_again"], &["settling", "leases", "topics", "operations"]),
     (
@@ -188,7 +207,7 @@ pub const ACTORS: &[Expected] = &[
     (
         ExtendsNothing,
         &["leases::a_long_handler_runs_once", "leases::a_blocking_handler_runs_once"],
-        &["leases::leases_are_renewed_during_a_stop"],
+        &["leases::leases_are_renewed_during_a_stop", "operations::the_original_stays_while_the_store_is_down"],
     ),
     (ReleasesNothing, &["settling::what_has_not_started_goes_back_at_once"], &["settling"]),
     (CountsNoDelivery, &["leases::a_killer_among_innocents_is_failed_alone"], &[]),
@@ -197,13 +216,17 @@ pub const ACTORS: &[Expected] = &[
         &["topics::a_retry_returns_to_its_group_alone"],
         &["topics::a_delayed_retry_returns_to_its_group_alone"],
     ),
-    (OneGroupGets, &["topics::each_group_handles_all"], &["topics", "operations::two_groups_leave_two_records"]),
+    (
+        OneGroupGets,
+        &["topics::each_group_handles_all"],
+        &["topics", "operations::two_groups_leave_two_records", "operations::a_group_is_listed_and_removed"],
+    ),
     (StopsAtNul, &["settling::bodies_survive", "operations::a_final_error_fails_at_once"], &["operations"]),
     (DropsTheTrack, &["operations::a_final_error_fails_at_once"], &["operations", "settling", "leases"]),
-    (CountsNothingInFlight, &["operations::figures_tell_the_truth"], &[]),
+    (CountsNothingInFlight, &["operations::figures_tell_the_truth"], &["operations::a_backlog_stays_on_the_broker"]),
     (
         RemovesNothing,
         &["settling::removing_a_browsed_one_removes_it", "settling::replay_leaves_no_stale_original"],
-        &[],
+        &["operations::a_backlog_stays_on_the_broker"],
     ),
 ];
