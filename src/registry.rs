@@ -22,11 +22,15 @@ impl Default for Registry {
         let mut registry = Self { schemes: BTreeMap::new(), namespace: None };
         #[cfg(feature = "memory")]
         registry.schemes.insert("memory", |dsn, namespace| {
-            Ok(postroom_actors::launcher::<postroom_memory::Memory>(postroom_memory::MemoryConfig::from_dsn(dsn)?.in_namespace(namespace.cloned())))
+            Ok(postroom_actors::launcher::<postroom_memory::Memory>(
+                postroom_memory::MemoryConfig::from_dsn(dsn)?.in_namespace(namespace.cloned()),
+            ))
         });
         #[cfg(feature = "sqlite")]
         registry.schemes.insert("sqlite", |dsn, namespace| {
-            Ok(postroom_actors::launcher::<postroom_sqlite::Sqlite>(postroom_sqlite::SqliteConfig::from_dsn(dsn, namespace)?))
+            Ok(postroom_actors::launcher::<postroom_sqlite::Sqlite>(postroom_sqlite::SqliteConfig::from_dsn(
+                dsn, namespace,
+            )?))
         });
         registry
     }
