@@ -1,0 +1,70 @@
+//! A change of the file, as the writer runs it.
+
+use std::{future::Future, pin::Pin};
+
+use postroom_core::TransportError;
+use sqlx::SqliteConnection;
+use tokio::sync::oneshot;
+
+use crate::arrivals::{Arrivals, Bell};
+
+/// A change. It may run more than once, where the file was busy or a neighbour in its transaction failed; only the last
+/// run counts.
+pub(crate) trait Work: Send + 'static {
+    type Answer: Send + 'static;
+
+    /// Whether it is one statement, which needs no transaction round it.
+    fn is_single(&self) -> bool;
+
+    fn run(&mut self, on: &mut SqliteConnection) -> impl Future<Output = Result<Self::Answer, sqlx::Error>> + Send;
+
+    /// Who is to be told, once it is committed.
+    fn bells(&self, _answer: &Self::Answer) -> Vec<Bell> {
+        Vec::new()
+    }
+}
+
+/// [`Work`] with the one who waits for its answer, whatever the answer's type.
+pub(crate) trait Job: Send {
+    fn is_single(&self) -> bool;
+    fn run<'a>(&'a mut self, on: &'a mut SqliteConnection) -> Running<'a>;
+    fn finish(self: Box<Self>, end: Result<(), TransportError>, arrivals: &Arrivals);
+}
+
+pub(crate) type Running<'a> = Pin<Box<dyn Future<Output = Result<(), sqlx::Error>> + Send + 'a>>;
+
+pub(crate) struct Pending<W: Work> {
+    work: W,
+    answer: Option<W::Answer>,
+    to: oneshot::Sender<Result<W::Answer, TransportError>>,
+}
+
+impl<W: Work> Pending<W> {
+    pub(crate) fn new(work: W) -> (Box<Self>, oneshot::Receiver<Result<W::Answer, TransportError>>) {
+        let (to, answer) = oneshot::channel();
+        (Box::new(Self { work, answer: None, to }), answer)
+    }
+}
+
+impl<W: Work> Job for Pending<W> {
+    fn is_single(&self) -> bool {
+        self.work.is_single()
+    }
+
+    fn run<'a>(&'a mut self, on: &'a mut SqliteConnection) -> Running<'a> {
+        Box::pin(async move {
+            self.answer = Some(self.work.run(on).await?);
+            Ok(())
+        })
+    }
+
+    fn finish(self: Box<Self>, end: Result<(), TransportError>, arrivals: &Arrivals) {
+        let Self { work, answer, to } = *self;
+        let end = end.and_then(|()| answer.ok_or_else(TransportError::stopped));
+        let bells = end.as_ref().map_or_else(|_| Vec::new(), |answer| work.bells(answer));
+        // First, so that who sent a message knows of it before who reads it. Who asked may be gone; what was done stays
+        // done, and is told.
+        let _ = to.send(end);
+        bells.into_iter().for_each(|bell| arrivals.ring(bell));
+    }
+}
