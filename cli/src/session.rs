@@ -9,7 +9,7 @@ use postroom_core::{Name, Place};
 use crate::{
     address,
     args::Cli,
-    config::{self, Config, TransportConfig},
+    config::{self, Config, FailureConfig, TransportConfig},
     exit::Failure,
     nodes,
 };
@@ -76,7 +76,12 @@ impl Session {
             }
         }
         let node = self.config.as_ref().map(|config| config.node.clone()).unwrap_or_default();
-        let builder = nodes::builder(&node).fail_fast(true).transport(nodes::transport(&name, &settings, &node)?);
+        let mut spec = nodes::transport(&name, &settings, &node)?;
+        if matches!(settings.failure, FailureConfig::Transport(_)) {
+            // Nothing is handled here, and the other transport has a node of its own.
+            spec.options.failure = postroom::FailureRef::None;
+        }
+        let builder = nodes::builder(&node).fail_fast(true).transport(spec);
         let started = builder.start().await?;
         let handle =
             started.transport(&name).ok_or_else(|| Failure::failed(format!("transport `{name}` did not start")))?;
@@ -91,15 +96,14 @@ impl Session {
 
     /// Opens the store of a transport's failed messages.
     pub(crate) async fn store(&mut self, transport: &str) -> Result<Store, Failure> {
-        let handle = self.transport(transport).await?;
-        let other = match &handle.options().failure {
-            postroom::FailureRef::Transport(name) if !matches!(handle.place(), Place::Store(_)) => {
-                let name = name.to_string();
-                Some(self.transport(&name).await?)
-            }
-            _ => None,
+        let (_, settings) = self.settings(transport)?;
+        let through = match &settings.failure {
+            FailureConfig::Transport(store) if !settings.store => store.to_string(),
+            _ => transport.to_string(),
         };
-        Ok(Store::of(&handle, |_| other)?)
+        let handle = self.transport(&through).await?;
+        // A store is its own, so nothing is left to be found.
+        Ok(Store::of(&handle, |_| None)?)
     }
 
     /// The stores of one transport, or of all, each once; `errors` hears of those that could not be opened. Of all, those

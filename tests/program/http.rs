@@ -160,7 +160,8 @@ fn the_nodes_port_tells_how_it_is() {
     let running = place.start("run");
     until("it is ready and has handled one", || {
         get(port, "/ready").is_some_and(|(status, _)| status == 200)
-            && get(port, "/status").is_some_and(|(_, body)| body.contains("\"acked\":1"))
+            && get(port, "/status")
+                .is_some_and(|(_, body)| body.contains("\"acked\":1") && body.contains("\"kind\":\"pool\""))
     });
     assert_eq!(get(port, "/live").unwrap().0, 200);
     let status: serde_json::Value = serde_json::from_str(&get(port, "/status").unwrap().1).unwrap();

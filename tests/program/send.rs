@@ -108,6 +108,7 @@ fn a_topics_groups_are_listed_counted_and_removed() {
     assert_eq!(place.postroom("group list all --json").exits(0).json().len(), 1);
     assert_eq!(place.stats("a")["waiting"], 2);
     place.write("q.toml", &queue(""));
+    place.postroom("-c q.toml setup").exits(0);
     place.postroom("-c q.toml group list orders").exits(2);
 }
 

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::{
     args::Cli,
-    config::{Action, Config},
+    config::{Action, Config, FailureConfig},
     exec::Spec,
     exit::{Exit, Failure},
     output::Output,
@@ -59,8 +59,9 @@ fn commands(config: &Config) -> Vec<String> {
 async fn one(session: &mut Session, output: Output, name: &str) -> Result<Exit, Failure> {
     let handle = session.transport(name).await?;
     let capabilities = handle.capabilities().await?;
-    let (topology, exit) = topology(&handle, name, session.settings(name)?.1.setup != Some(false)).await?;
-    let warnings = warnings(&handle, &capabilities);
+    let (_, settings) = session.settings(name)?;
+    let (topology, exit) = topology(&handle, name, settings.setup != Some(false)).await?;
+    let warnings = warnings(&handle, &capabilities, &settings.failure);
     if output.json {
         output.object(&json!({
             "transport": name,
@@ -115,10 +116,10 @@ async fn topology(handle: &TransportHandle, name: &str, creates: bool) -> Result
     }
 }
 
-fn warnings(handle: &TransportHandle, capabilities: &Capabilities) -> Vec<String> {
+fn warnings(handle: &TransportHandle, capabilities: &Capabilities, failure: &FailureConfig) -> Vec<String> {
     let mut all = capabilities.warnings.clone();
     let readable = handle.place().is_readable();
-    if readable && handle.options().failure == postroom::FailureRef::None {
+    if readable && *failure == FailureConfig::None {
         all.push("`failure = \"none\"`: the first message that can't be handled pauses the consumer".into());
     }
     if readable && !capabilities.delay && !handle.options().retry.delay.is_zero() {

@@ -190,7 +190,7 @@ async fn serve(
     let tail = Arc::new(Mutex::new(Tail::default()));
     let mut errors = tokio::spawn(read_errors(streams.stderr, spec.program().to_string(), tail.clone()));
     let (said, mut answers) = mpsc::channel(64);
-    let listening = tokio::spawn(listen(streams.stdout, said));
+    tokio::spawn(listen(streams.stdout, said));
     hand_over(&mut link, first, &mut held).await;
     let why = loop {
         tokio::select! {
@@ -213,7 +213,8 @@ async fn serve(
             },
         }
     };
-    listening.abort();
+    // Read on, so that it does not die of a closed pipe while it ends.
+    tokio::spawn(async move { while answers.recv().await.is_some() {} });
     // It may be gone already, and then its exit says more than a broken pipe.
     let why = match tokio::time::timeout(Duration::from_millis(100), link.wait()).await {
         Ok(Ok(status)) => format!("it ended with {}", ending(status)),

@@ -4,6 +4,7 @@ use std::{
     collections::VecDeque,
     os::unix::process::ExitStatusExt,
     process::{ExitStatus, Stdio},
+    sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
 
@@ -135,11 +136,11 @@ pub(super) async fn log_lines(from: impl AsyncRead + Unpin, program: &str, id: &
 pub(super) struct Tail(VecDeque<u8>);
 
 impl Tail {
-    /// Reads to the end.
-    pub(super) async fn read(&mut self, mut from: impl AsyncRead + Unpin) {
+    /// Reads a stream to its end.
+    pub(super) async fn fill(tail: Arc<Mutex<Self>>, mut from: impl AsyncRead + Unpin) {
         let mut part = [0; 4096];
         while let Ok(read @ 1..) = from.read(&mut part).await {
-            self.push(part.get(..read).unwrap_or_default());
+            tail.lock().unwrap_or_else(PoisonError::into_inner).push(part.get(..read).unwrap_or_default());
         }
     }
 
@@ -158,7 +159,7 @@ impl Tail {
 }
 
 /// Lets readers of output come to their end after the command's.
-pub(super) async fn leftovers(reading: impl Future<Output = ()>) {
+pub(super) async fn leftovers(reading: tokio::task::JoinHandle<()>) {
     let _ = tokio::time::timeout(LEFTOVERS, reading).await;
 }
 

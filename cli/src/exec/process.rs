@@ -1,5 +1,7 @@
 //! A process a message.
 
+use std::sync::{Arc, Mutex, PoisonError};
+
 use postroom::{HandlerError, Received};
 use postroom_core::{Raw, Text};
 use tokio::sync::oneshot;
@@ -44,40 +46,32 @@ async fn guard(
     id: Text,
     mut answer: oneshot::Sender<Result<(), HandlerError>>,
 ) {
-    let mut tail = Tail::default();
-    // Ends with its pipe's other side, at the latest when the group is gone.
+    let tail = Arc::new(Mutex::new(Tail::default()));
+    // Both are read to their end whatever becomes of the handler: a command that is told to end may say so, and must not
+    // die of a closed pipe before it has. They end at the latest when the group is gone.
     tokio::spawn({
         let program = program.clone();
         async move { log_lines(streams.stdout, &program, &id).await }
     });
+    let reading = tokio::spawn(Tail::fill(tail.clone(), streams.stderr));
+    let feeding = async {
+        link.feed(&body).await;
+        link.end_input().await;
+        link.wait().await
+    };
     let ended = tokio::select! {
-        ended = watch(&mut link, streams.stderr, &mut tail, &body) => Some(ended),
+        ended = feeding => Some(ended),
         () = answer.closed() => None,
     };
     match ended {
         None => link.terminate().await,
         Some(ended) => {
+            leftovers(reading).await;
+            let stderr = tail.lock().unwrap_or_else(PoisonError::into_inner).text();
             // Nobody waits any more: the handler was dropped in this moment.
-            let _ = answer.send(judge(&program, ended, &tail.text()));
+            let _ = answer.send(judge(&program, ended, &stderr));
         }
     }
-}
-
-async fn watch(
-    link: &mut Link,
-    stderr: tokio::process::ChildStderr,
-    tail: &mut Tail,
-    body: &[u8],
-) -> std::io::Result<std::process::ExitStatus> {
-    link.feed(body).await;
-    link.end_input().await;
-    let mut reading = std::pin::pin!(tail.read(stderr));
-    let status = tokio::select! {
-        status = link.wait() => status,
-        () = &mut reading => return link.wait().await,
-    };
-    leftovers(reading).await;
-    status
 }
 
 fn judge(program: &str, ended: std::io::Result<std::process::ExitStatus>, stderr: &str) -> Result<(), HandlerError> {
