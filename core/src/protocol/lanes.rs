@@ -34,6 +34,12 @@ impl<L: Hash + Eq, K: Copy + PartialEq> Lanes<L, K> {
         if was_first { next } else { None }
     }
 
+    /// Who waits behind one in its line, in order.
+    pub fn behind(&self, line: &L, key: K) -> impl Iterator<Item = K> {
+        let waiting = self.lines.get(line).into_iter().flatten().copied();
+        waiting.skip_while(move |other| *other != key).skip(1)
+    }
+
     /// Whether nobody is in any line.
     #[must_use]
     pub fn is_empty(&self) -> bool {
@@ -52,6 +58,9 @@ mod tests {
         assert!(!lanes.join("a", 2));
         assert!(!lanes.join("a", 3));
         assert!(lanes.join("b", 4));
+        assert_eq!(lanes.behind(&"a", 1).collect::<Vec<_>>(), [2, 3]);
+        assert_eq!(lanes.behind(&"a", 3).next(), None);
+        assert_eq!(lanes.behind(&"c", 1).next(), None);
         assert_eq!(lanes.leave(&"a", 2), None);
         assert_eq!(lanes.leave(&"a", 1), Some(3));
         assert_eq!(lanes.leave(&"a", 1), None);

@@ -53,9 +53,14 @@ impl SourceRules {
         if self.count == DeliveryCount::Flag { 2 } else { 3 }
     }
 
-    /// The starts that a suspect may have in the lane.
+    /// The starts that a suspect may have in the lane: all but the ordinary ones.
     fn lane_starts(&self) -> u32 {
-        self.crashes.max(3).saturating_sub(2)
+        self.crashes.max(3).saturating_sub(self.suspect_from() - 1)
+    }
+
+    /// Whether this hand-over says that a worker died with it in the lane.
+    fn died(&self, delivered: Option<u32>) -> bool {
+        self.lane && delivered.is_some_and(|count| count >= 2)
     }
 }
 
@@ -178,6 +183,8 @@ struct Entry<T> {
     position: crate::broker::Position,
     phase: Phase,
     line: Option<Line>,
+    /// In the lane: the start before had no recorded end, and that is not recorded yet either.
+    died: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -284,15 +291,15 @@ impl<T: Clone> Ledger<T> {
         };
         let handover = delivered.unwrap_or(1);
         let suspect = !rules.lane && handover >= rules.suspect_from();
-        let died = rules.lane && handover >= 2;
+        let died = rules.died(delivered);
         let draining = self.draining;
         let crashed = died && envelope.track.as_ref().map_or(1, |track| track.starts) >= rules.lane_starts();
-        let entry = Entry { source, token, envelope, position, phase: Phase::Open, line: None };
+        let entry = Entry { source, token, envelope, position, phase: Phase::Open, line: None, died };
         let key = self.entries.insert(entry);
         let Some(entry) = self.entries.get_mut(key) else { return };
         if draining {
             // A pull that was on its way when the stop came.
-            self.settle(key, Settlement::Release, Tally::Released, actions);
+            self.release(key, Tally::Released, actions);
         } else if suspect {
             let Some(rules) = self.rules.get(source.0 as usize) else { return };
             let envelope = Arc::new(replace::suspected(&entry.envelope, &rules.origin));
@@ -324,8 +331,10 @@ impl<T: Clone> Ledger<T> {
 
     /// A delivery has come that nobody wants to start: it goes back untouched.
     pub fn turn_away(&mut self, source: SourceId, incoming: Incoming<T>, actions: &mut Vec<Action>) {
-        let Incoming { token, envelope, position, .. } = incoming;
-        let key = self.entries.insert(Entry { source, token, envelope, position, phase: Phase::Open, line: None });
+        let Incoming { token, envelope, delivered, position, .. } = incoming;
+        let died = self.rules(source).is_some_and(|rules| rules.died(delivered));
+        let entry = Entry { source, token, envelope, position, phase: Phase::Open, line: None, died };
+        let key = self.entries.insert(entry);
         self.release(key, Tally::Released, actions);
     }
 
@@ -355,7 +364,12 @@ impl<T: Clone> Ledger<T> {
                     self.gone(key, tally, actions);
                 }
             }
-            Event::Lost(key) => self.lost(key, actions),
+            Event::Lost(key) => {
+                if self.is_open(key) {
+                    self.recall(key, actions);
+                }
+                self.lost(key, actions);
+            }
             Event::Due(key) => {
                 if let Some(entry) = self.entries.get_mut(key)
                     && entry.phase == Phase::Held
@@ -366,8 +380,11 @@ impl<T: Clone> Ledger<T> {
                 }
             }
             Event::Disconnected => {
-                let keys: Vec<Key> = self.entries.keys().collect();
-                for key in keys {
+                // Those that wait go first: else the head of their line, as it leaves, would start them.
+                let goes_after = |entry: &Entry<T>| entry.phase != Phase::Waiting;
+                let mut keys: Vec<(bool, Key)> = self.entries.iter().map(|(key, e)| (goes_after(e), key)).collect();
+                keys.sort_by_key(|(after, _)| *after);
+                for (_, key) in keys {
                     self.lost(key, actions);
                 }
             }
@@ -376,7 +393,7 @@ impl<T: Clone> Ledger<T> {
                 let waits = |entry: &Entry<T>| matches!(entry.phase, Phase::Held | Phase::Waiting);
                 let waiting: Vec<Key> = self.entries.iter().filter(|(_, e)| waits(e)).map(|(key, _)| key).collect();
                 for key in waiting {
-                    self.release(key, Tally::Released, actions);
+                    self.give_back(key, Tally::Released, actions);
                 }
             }
             Event::Abandon => {
@@ -392,7 +409,7 @@ impl<T: Clone> Ledger<T> {
                             continue;
                         }
                     };
-                    self.release(key, tally, actions);
+                    self.give_back(key, tally, actions);
                 }
             }
         }
@@ -455,11 +472,28 @@ impl<T: Clone> Ledger<T> {
     }
 
     fn release(&mut self, key: Key, tally: Tally, actions: &mut Vec<Action>) {
+        self.give_back(key, tally, actions);
+        self.recall(key, actions);
+    }
+
+    /// A delivery is another's again and not done: those that wait behind it go back too, so none overtakes it.
+    fn recall(&mut self, key: Key, actions: &mut Vec<Action>) {
+        let Some(line) = self.entries.get(key).and_then(|entry| entry.line.as_ref()) else { return };
+        let behind: Vec<Key> = self.lanes.behind(line, key).collect();
+        for key in behind {
+            if self.entries.get(key).is_some_and(|entry| entry.phase == Phase::Waiting) {
+                self.give_back(key, Tally::Released, actions);
+            }
+        }
+    }
+
+    fn give_back(&mut self, key: Key, tally: Tally, actions: &mut Vec<Action>) {
         let Some(entry) = self.entries.get(key) else { return };
         let fresh = match self.rules.get(entry.source.0 as usize) {
             // In the lane a second hand-over means that the worker died. Where the broker counts a release as one, a
             // replacement with the same starts begins its own count.
-            Some(rules) => rules.lane && rules.count != DeliveryCount::Exact,
+            // A death that no replacement has recorded stays in the broker's count.
+            Some(rules) => rules.lane && rules.count != DeliveryCount::Exact && !entry.died,
             None => false,
         };
         let settlement = if fresh {
@@ -501,7 +535,7 @@ impl<T: Clone> Ledger<T> {
             return;
         }
         if draining {
-            return self.release(next, Tally::Released, actions);
+            return self.give_back(next, Tally::Released, actions);
         }
         waiting.phase = Phase::Open;
         let (source, envelope) = (waiting.source, waiting.envelope.clone());
