@@ -27,6 +27,11 @@ pub trait Subject: 'static {
         Duration::from_secs(30)
     }
 
+    /// How many messages wait where a scenario is about a backlog.
+    fn backlog(&self) -> usize {
+        20_000
+    }
+
     /// A config that reaches nothing, where the broker is somewhere to be reached.
     fn unreachable(&self) -> Option<Unreachable<<Self::Broker as Broker>::Config>> {
         None

@@ -6,6 +6,7 @@ use postroom_core::{
     Attempt, AttemptKind, Broker, Envelope, ErrorKind, Failure, MessageId, Origin, Outgoing, Place, Reason, Text,
     TypeName,
     track::{MAX_ERROR, MAX_HISTORY},
+    wire::MAX_HISTORY_BYTES,
 };
 
 use crate::{
@@ -22,7 +23,8 @@ scenarios! { Bytes;
     the_track_survives [] "attempts, starts, done-marks, history, origin and failure arrive as they were sent";
     stamps_keep_order_and_repeats [] "stamps keep their order, repeated names, empty values and bytes that are no text";
     many_stamps_survive [] "a hundred stamps and a stamp of 8 KiB survive";
-    a_full_history_survives [] "a history at both of its limits, 16 errors of 8 KiB, survives a retry";
+    a_long_history_survives [] "a history of 16 errors, at the limit of its header, survives a retry";
+    the_longest_history_loses_text_alone [] "of 16 errors of 8 KiB each every attempt is kept, and of its text the beginning";
     odd_ids_survive [] "ids of 512 bytes, with quotes, spaces and emoji, are kept as they are";
     too_large_is_an_answer [BodyLimit] "a body above the broker's limit answers TooLarge, and its neighbour is confirmed";
 }
@@ -165,15 +167,38 @@ async fn many_stamps_survive<S: Subject>(world: World<S>) -> Result<(), Stop> {
     same(world, vec![many, long]).await
 }
 
-async fn a_full_history_survives<S: Subject>(world: World<S>) -> Result<(), Stop> {
+/// Sixteen attempts, with texts of this many bytes.
+fn tried(bytes: usize) -> Envelope {
     let mut envelope = Envelope::new("tried");
-    let text = "é".repeat(MAX_ERROR / 2);
+    let text = "é".repeat(bytes / 2);
     for i in 0..MAX_HISTORY {
         let attempt = Attempt::new(1_793_500_000_000 + i as i64, AttemptKind::Error, &text, None);
         envelope.track_mut().history.push(attempt);
     }
     envelope.track_mut().attempts = u32::MAX - 1;
-    same(world, vec![envelope]).await
+    envelope
+}
+
+async fn a_long_history_survives<S: Subject>(world: World<S>) -> Result<(), Stop> {
+    // What frames a text in the header takes less than a hundred bytes.
+    same(world, vec![tried(MAX_HISTORY_BYTES / MAX_HISTORY - 100)]).await
+}
+
+async fn the_longest_history_loses_text_alone<S: Subject>(world: World<S>) -> Result<(), Stop> {
+    let (connection, queue) = world.with_queue().await?;
+    let sent = connection.send(&queue, tried(MAX_ERROR)).await?;
+    let reader = connection.reader(&queue).await?;
+    let delivery = reader.one().await?;
+    let history = |envelope: &Envelope| envelope.track.as_ref().map(|track| track.history.clone()).unwrap_or_default();
+    let (wanted, found) = (history(&sent), history(&delivery.envelope));
+    ensure!(found.len() == wanted.len(), "of {} attempts {} came", wanted.len(), found.len());
+    for (wanted, found) in wanted.iter().zip(&found) {
+        ensure!(found.at == wanted.at && found.kind == wanted.kind, "an attempt came as {found:.200?}");
+        let text = found.error.strip_suffix('…').unwrap_or(&found.error);
+        ensure!(!text.is_empty() && wanted.error.starts_with(text), "an error's text became {:.200}", found.error);
+    }
+    ensure!(delivery.envelope.attempts() == sent.attempts(), "attempts became {}", delivery.envelope.attempts());
+    reader.ack(&delivery).await
 }
 
 async fn odd_ids_survive<S: Subject>(world: World<S>) -> Result<(), Stop> {

@@ -1,6 +1,9 @@
 //! Who owns a delivery, and for how long.
 
-use std::time::{Duration, Instant};
+use std::{
+    cell::Cell,
+    time::{Duration, Instant},
+};
 
 use postroom_core::{DeliveryCount, Envelope, Extended, Lease, Settled, Settlement, Source};
 
@@ -43,26 +46,48 @@ async fn expiry_gives_it_to_another<S: Subject>(world: World<S>) -> Result<(), S
     two.ack(&other).await
 }
 
+/// A machine so busy that the test itself renews too late proves nothing: then it is tried again.
 async fn extend_keeps_it_for_five_leases<S: Subject>(world: World<S>) -> Result<(), Stop> {
-    let (first, queue) = world.with_queue().await?;
-    let second = world.connect().await?;
+    let mut tries = 0;
+    loop {
+        let slowest = Cell::new(Duration::ZERO);
+        tries += 1;
+        match kept(&world, &format!("q{tries}"), &slowest).await {
+            Err(_) if slowest.get() > world.lease() * 3 / 4 && tries < 4 => {}
+            ended => return ended,
+        }
+    }
+}
+
+async fn kept<S: Subject>(world: &World<S>, queue: &str, slowest: &Cell<Duration>) -> Result<(), Stop> {
+    let (first, second, queue) = (world.connect().await?, world.connect().await?, world.queue(queue)?);
+    first.declare(&[&queue]).await?;
     first.send(&queue, Envelope::new("long")).await?;
     let one = first.reader_for(&queue, world.lease()).await?;
+    let asked = Instant::now();
     let held = one.one().await?;
     let two = second.reader_for(&queue, world.lease()).await?;
-    let started = Instant::now();
-    let span = world.lease() * 5;
+    let over = Cell::new(false);
     let renewing = async {
-        while started.elapsed() < span {
+        let mut last = asked;
+        // On until the other has seen nothing for the whole span, however late it looks.
+        while !over.get() {
             tokio::time::sleep(world.lease() / 5).await;
+            slowest.set(slowest.get().max(last.elapsed()));
+            last = Instant::now();
             let answer = one.extend(&held).await?;
-            ensure!(answer == Extended::Done, "an owner's renewal answered {answer:?} after {:?}", started.elapsed());
+            ensure!(answer == Extended::Done, "an owner's renewal answered {answer:?} after {:?}", asked.elapsed());
         }
+        slowest.set(slowest.get().max(last.elapsed()));
         Ok(())
     };
-    let (renewed, quiet) = tokio::join!(renewing, two.nothing_for(span));
-    renewed?;
-    quiet?;
+    let looking = async {
+        let quiet = two.nothing_for(world.lease() * 5).await;
+        over.set(true);
+        quiet
+    };
+    let (renewed, quiet) = tokio::join!(renewing, looking);
+    renewed.and(quiet)?;
     one.ack(&held).await
 }
 

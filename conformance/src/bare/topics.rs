@@ -121,7 +121,7 @@ async fn a_delayed_message_reaches_every_group<S: Subject>(world: World<S>) -> R
     let connection = world.connect().await?;
     let (topic, one, two) = (world.topic("t")?, world.group("t", "one")?, world.group("t", "two")?);
     connection.declare(&[&one, &two]).await?;
-    let (sent, delay) = (Instant::now(), Duration::from_millis(300));
+    let (sent, delay) = (Instant::now(), Duration::from_millis(700));
     let id = connection.send_after(&topic, delay).await?;
     for group in [&one, &two] {
         let reader = connection.reader(group).await?;

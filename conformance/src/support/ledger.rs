@@ -25,7 +25,6 @@ pub(crate) struct Ledger {
     places: BTreeSet<Place>,
     worked: BTreeSet<Place>,
     lines: BTreeMap<(Place, String), Line>,
-    strangers: Vec<(Place, String)>,
 }
 
 impl Ledger {
@@ -66,7 +65,7 @@ impl Ledger {
     /// A publish was confirmed: a topic's message is owed to each of its groups.
     pub(crate) fn sent(&mut self, to: &Place, id: &str) {
         for place in self.reached(to) {
-            self.lines.entry((place, id.to_owned())).or_default().sent += 1;
+            self.line(&place, id).sent += 1;
         }
     }
 
@@ -83,47 +82,38 @@ impl Ledger {
 
     /// A handler was done with it, perhaps again after its connection had gone.
     pub(crate) fn handled(&mut self, place: &Place, id: &str) {
-        self.came(place, id);
-        if let Some(line) = self.lines.get_mut(&(place.clone(), id.to_owned())) {
-            line.ended = line.ended.saturating_add(1).min(line.sent);
-        }
+        let line = self.line(place, id);
+        line.ended = (line.ended + 1).min(line.sent);
     }
 
     /// A handler was done with it in a process that died.
     pub(crate) fn perhaps(&mut self, place: &Place, id: &str) {
-        self.came(place, id);
-        if let Some(line) = self.lines.get_mut(&(place.clone(), id.to_owned())) {
-            line.perhaps = true;
-        }
+        self.line(place, id).perhaps = true;
     }
 
-    /// A delivery came.
+    /// A delivery came, perhaps before its sender heard the confirmation.
     pub(crate) fn came(&mut self, place: &Place, id: &str) {
-        if !self.lines.contains_key(&(place.clone(), id.to_owned())) {
-            self.strangers.push((place.clone(), id.to_owned()));
-        }
+        self.line(place, id);
     }
 
     /// A delivery was acked with success, or a message was removed.
     pub(crate) fn ended(&mut self, place: &Place, id: &str) {
-        if let Some(line) = self.lines.get_mut(&(place.clone(), id.to_owned())) {
-            line.ended += 1;
-        }
+        self.line(place, id).ended += 1;
     }
 
     /// A message lay in a place at the end.
     pub(crate) fn left(&mut self, place: &Place, id: &str) {
-        self.came(place, id);
-        if let Some(line) = self.lines.get_mut(&(place.clone(), id.to_owned())) {
-            line.left += 1;
-        }
+        self.line(place, id).left += 1;
+    }
+
+    fn line(&mut self, place: &Place, id: &str) -> &mut Line {
+        self.lines.entry((place.clone(), id.to_owned())).or_default()
     }
 
     /// Everything sent is ended or left, once; nothing is invented.
     pub(crate) fn balance(&self) -> Result<(), Stop> {
-        if let Some((place, id)) = self.strangers.first() {
-            return Err(Stop::failed(format_args!("{id} came from {place}, where it was never sent")));
-        }
+        let stranger = self.lines.iter().find(|(_, line)| line.sent == 0);
+        ensure!(stranger.is_none(), "one came from where it was never sent: {stranger:?}");
         let mut lost = Vec::new();
         let mut more = Vec::new();
         for ((place, id), line) in &self.lines {

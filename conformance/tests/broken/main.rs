@@ -39,6 +39,9 @@ impl Subject for Planted {
     fn patience(&self) -> Duration {
         Duration::from_secs(4)
     }
+    fn backlog(&self) -> usize {
+        1_000
+    }
     fn limit(&self) -> Duration {
         Duration::from_secs(if self.fault == Fault::Hangs { 1 } else { 30 })
     }
@@ -69,7 +72,7 @@ fn judge(level: Level, (fault, must, may): Expected) -> Result<(), String> {
 }
 
 /// They mostly wait, so many run at once.
-const SIDE_BY_SIDE: usize = 6;
+const SIDE_BY_SIDE: usize = 5;
 
 #[test]
 fn each_fault_fails_where_it_should_and_nowhere_else() {
