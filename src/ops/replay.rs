@@ -108,8 +108,8 @@ impl Pace {
     pub fn batch(&self) -> usize {
         match self.per_second {
             // The cast saturates, and the clamp holds both ends.
-            Some(rate) => ((rate / 10.0) as usize).clamp(1, 100),
-            None => 100,
+            Some(rate) => ((rate / 10.0) as usize).clamp(1, 500),
+            None => 500,
         }
     }
 

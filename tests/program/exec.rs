@@ -45,6 +45,7 @@ fn a_command_gets_the_body_and_the_environment_and_its_exit_code_decides() {
     let listed = place.postroom("failed list --json").exits(0).json();
     let reason = |id: &str| listed.iter().find(|one| one["id"] == id).unwrap_or_else(|| panic!("{listed:?}")).clone();
     assert_eq!((&reason("final")["reason"], &reason("final")["error"]), (&"final".into(), &"why".into()));
+    assert_eq!((&reason("final")["attempts"], &reason("final")["error_kind"]), (&1.into(), &"error".into()));
     assert_eq!((&reason("twice")["reason"], &reason("twice")["attempts"]), (&"attempts".into(), &2.into()));
     assert_eq!(place.read("env").lines().find(|line| line.starts_with("POSTROOM_ATTEMPT")), Some("POSTROOM_ATTEMPT=2"));
 }

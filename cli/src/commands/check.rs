@@ -82,10 +82,7 @@ async fn one(session: &mut Session, output: Output, name: &str) -> Result<Exit, 
         "" => String::new(),
         setting => format!(" ({setting})"),
     };
-    output.line(&format!(
-        "  durability    a confirmed message survives {}{setting}",
-        survives(capabilities.durability)
-    ))?;
+    output.line(&format!("  durability    a confirmed message {}{setting}", survives(capabilities.durability)))?;
     let listed = powers(&capabilities);
     let shown = listed.as_object().into_iter().flatten().map(|(power, value)| match value {
         Value::Bool(true) => power.replace('_', " "),

@@ -135,7 +135,7 @@ fn row(record: &FailedRecord) -> Vec<String> {
         cut(&envelope.id, 40),
         or_none(envelope.message_type.as_deref(), 40),
         or_none(record.from().map(|from| &**from), 40),
-        envelope.attempts().to_string(),
+        super::records::attempts(envelope).to_string(),
         failure.map_or_else(|| "-".into(), |failure| time(failure.at)),
         or_none(failure.map(|failure| failure.reason.as_str()), 20),
         or_none(failure.map(|failure| &*failure.error), 60),
@@ -236,7 +236,7 @@ fn describe(output: Output, record: &FailedRecord) -> Result<(), Failure> {
             output.line(&format!("    {}", shown(line)))?;
         }
     }
-    for attempt in track.iter().flat_map(|track| &track.history) {
+    for attempt in super::records::history(envelope) {
         let kind = serde_json::to_value(attempt.kind).ok().and_then(|kind| kind.as_str().map(str::to_string));
         let first = attempt.error.lines().next().unwrap_or_default();
         output.line(&format!(

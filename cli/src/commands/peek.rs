@@ -38,7 +38,13 @@ async fn look(
     let mut table = Table::new(&["ID", "TYPE", "STATE", "DUE AT", "ATTEMPTS", "KEY", "SIZE", "BODY"]);
     let mut shown = 0_u64;
     while left > 0 {
-        let Some((place, items)) = walk.next(usize::try_from(left).unwrap_or(usize::MAX)).await? else { break };
+        let Some((place, items)) = walk
+            .next(usize::try_from(left).unwrap_or(usize::MAX))
+            .await
+            .map_err(|error| super::stats::absent(handle.name(), error))?
+        else {
+            break;
+        };
         for item in items.iter().take(usize::try_from(left).unwrap_or(usize::MAX)) {
             left -= 1;
             shown += 1;
@@ -52,7 +58,7 @@ async fn look(
                 cut(envelope.message_type.as_deref().unwrap_or("-"), 40),
                 super::records::state(item.state).into(),
                 item.due_at.map_or_else(|| "-".into(), time),
-                envelope.attempts().to_string(),
+                super::records::attempts(envelope).to_string(),
                 cut(envelope.key.as_deref().unwrap_or("-"), 20),
                 envelope.body.len().to_string(),
                 cut(&String::from_utf8_lossy(&envelope.body), 40),

@@ -2,7 +2,7 @@
 
 use base64::{Engine, engine::general_purpose::STANDARD};
 use postroom::ops::FailedRecord;
-use postroom_core::{Attempt, Browsed, Envelope, Place, State};
+use postroom_core::{Attempt, AttemptKind, Browsed, Envelope, Failure, Place, Reason, State};
 use serde_json::{Map, Value, json};
 
 use crate::text::time;
@@ -18,11 +18,11 @@ pub(crate) fn short(record: &FailedRecord) -> Map<String, Value> {
     put("type", json!(envelope.message_type.as_deref()));
     put("from", json!(record.from().map(|from| from.as_ref() as &str)));
     put("group", json!(record.origin().and_then(Place::group_name).map(|name| name.as_str())));
-    put("attempts", json!(envelope.attempts()));
+    put("attempts", json!(attempts(envelope)));
     put("failed_at", json!(failure.map(|failure| time(failure.at))));
     put("reason", json!(failure.map(|failure| failure.reason.as_str())));
     put("error", json!(failure.map(|failure| failure.error.as_ref() as &str)));
-    put("error_kind", json!(failure.and_then(|failure| failure.error_kind)));
+    put("error_kind", json!(failure.and_then(error_kind)));
     put("size", json!(envelope.body.len()));
     put("key", json!(envelope.key.as_deref()));
     object
@@ -41,12 +41,36 @@ pub(crate) fn whole(record: &FailedRecord) -> Map<String, Value> {
     let done: Vec<&str> = track.iter().flat_map(|track| &track.done).map(|name| name.as_ref() as &str).collect();
     put("done", json!(done));
     put("headers", headers(envelope));
-    put("history", track.map_or_else(|| json!([]), |track| track.history.iter().map(attempt).collect()));
+    put("history", history(envelope).iter().map(attempt).collect());
     match std::str::from_utf8(&envelope.body) {
         Ok(text) => put("body", json!(text)),
         Err(_) => put("body_base64", json!(STANDARD.encode(&envelope.body))),
     };
     object
+}
+
+/// The run that a handler ended for good, where it is not among the errored attempts.
+fn last_run(envelope: &Envelope) -> Option<Attempt> {
+    let track = envelope.track.as_deref()?;
+    let failure = track.failure.as_ref().filter(|failure| failure.reason == Reason::Final)?;
+    let noted = track.history.last().is_some_and(|last| last.at == failure.at);
+    (!noted).then(|| Attempt::new(failure.at, AttemptKind::Error, &failure.error, None))
+}
+
+/// How many runs ended in an error.
+pub(crate) fn attempts(envelope: &Envelope) -> u32 {
+    envelope.attempts().saturating_add(u32::from(last_run(envelope).is_some()))
+}
+
+/// The runs that ended in an error, as far as they are remembered.
+pub(crate) fn history(envelope: &Envelope) -> Vec<Attempt> {
+    let noted = envelope.track.iter().flat_map(|track| track.history.iter().cloned());
+    noted.chain(last_run(envelope)).collect()
+}
+
+/// The last error's own kind: what a handler gave up for good, it returned.
+fn error_kind(failure: &Failure) -> Option<AttemptKind> {
+    failure.error_kind.or((failure.reason == Reason::Final).then_some(AttemptKind::Error))
 }
 
 fn attempt(attempt: &Attempt) -> Value {
@@ -86,7 +110,7 @@ pub(crate) fn peeked(item: &Browsed, place: &Place) -> Map<String, Value> {
         put("failed_at", json!(time(failure.at)));
         put("reason", json!(failure.reason.as_str()));
         put("error", json!(&*failure.error));
-        put("error_kind", json!(failure.error_kind));
+        put("error_kind", json!(error_kind(failure)));
     }
     let origin = track.and_then(|track| track.origin.as_ref());
     if let Some(origin) = origin {
@@ -97,7 +121,7 @@ pub(crate) fn peeked(item: &Browsed, place: &Place) -> Map<String, Value> {
     }
     put("id", json!(&*envelope.id));
     put("type", json!(envelope.message_type.as_deref()));
-    put("attempts", json!(envelope.attempts()));
+    put("attempts", json!(attempts(envelope)));
     put("size", json!(envelope.body.len()));
     put("key", json!(envelope.key.as_deref()));
     put("state", json!(state(item.state)));

@@ -2,7 +2,7 @@
 
 use std::{io::IsTerminal, time::Duration};
 
-use postroom::ops::{self, Stats};
+use postroom::ops::{self, OpsError, Stats};
 use serde_json::json;
 
 use crate::{
@@ -70,7 +70,18 @@ async fn figures(session: &mut Session, transport: &str) -> Result<Vec<Stats>, F
         Err(failure) if failure.kind == "no_store" => None,
         Err(failure) => return Err(failure),
     };
-    Ok(ops::stats(&handle, store.as_ref()).await?)
+    ops::stats(&handle, store.as_ref()).await.map_err(|error| absent(handle.name(), error))
+}
+
+/// A place that is not there yet is told with what to do.
+pub(super) fn absent(transport: &str, error: OpsError) -> Failure {
+    let mut failure = Failure::from(error);
+    if failure.exit == Exit::NotFound {
+        let name = crate::text::cut(transport, 80);
+        failure.message =
+            format!("transport `{name}`: {}; `postroom setup`, `run` and `send` create it", failure.message);
+    }
+    failure
 }
 
 fn object(stats: &Stats) -> serde_json::Value {
@@ -107,6 +118,9 @@ fn show(output: Output, lines: &[Stats]) -> Result<(), Failure> {
         row.push(figure(stats.failed));
         row.push(stats.oldest_waiting_ms.map_or_else(|| "-".to_string(), span));
         table.row(row);
+    }
+    if lines.is_empty() {
+        return Ok(());
     }
     for (at, line) in table.lines().iter().enumerate() {
         if at == 0 { output.line(&output.bold(line))? } else { output.line(line)? }

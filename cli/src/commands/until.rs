@@ -37,6 +37,9 @@ pub(crate) async fn empty(node: &Node, output: Output, transports: &[String]) ->
         if let Some(why) = stuck.filter(|_| paused >= PAUSED) {
             break Err(why);
         }
+        if left == 0 && progress.is_none() {
+            continue;
+        }
         let (bar, most) = progress.get_or_insert_with(|| (Progress::new(output, "handled", Some(left)), left));
         *most = (*most).max(left);
         bar.set(most.saturating_sub(left));

@@ -22,7 +22,7 @@ impl Table {
         let columns = self.rows.iter().map(Vec::len).max().unwrap_or(0);
         let cells = |column: usize| self.rows.iter().filter_map(move |row| row.get(column));
         let widths: Vec<usize> = (0..columns).map(|c| cells(c).map(|cell| width(cell)).max().unwrap_or(0)).collect();
-        let number = |text: &String| text == "-" || text.starts_with(|c: char| c.is_ascii_digit());
+        let number = |text: &String| text == "-" || text.chars().all(|c| c.is_ascii_digit() || c == '~');
         let right: Vec<bool> = (0..columns).map(|c| self.rows.len() > 1 && cells(c).skip(1).all(number)).collect();
         let line = |row: &Vec<String>| {
             let padded = row.iter().zip(&widths).zip(&right).map(|((cell, width_), right)| {
