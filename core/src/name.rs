@@ -40,6 +40,14 @@ pub enum NameError {
         /// The name, escaped and shortened.
         name: String,
     },
+    /// It is the name of a group that Postroom keeps for itself.
+    #[error(
+        "a group must not be named {name}: a queue's suspects' lane has that name on brokers that join topic and group"
+    )]
+    Reserved {
+        /// The name, escaped and shortened.
+        name: String,
+    },
     /// It begins or ends with `-`.
     #[error("name {name} must not begin or end with `-`")]
     Edge {
@@ -48,7 +56,7 @@ pub enum NameError {
     },
 }
 
-fn shown(name: &str) -> String {
+pub(crate) fn shown(name: &str) -> String {
     let mut out: String = name.chars().take(40).flat_map(char::escape_debug).collect();
     if name.chars().count() > 40 {
         out.push('…');

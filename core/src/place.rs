@@ -2,7 +2,10 @@
 
 use std::fmt;
 
-use crate::name::{Name, NameError};
+use crate::name::{Name, NameError, shown};
+
+/// The last part of a lane's name; no group has it.
+const SUSPECTS: &str = "suspects";
 
 /// A place on a broker that messages are sent to or read from.
 ///
@@ -44,11 +47,15 @@ impl Place {
         Name::new(name).map(Self::Topic)
     }
 
-    /// A group of a topic.
+    /// A group of a topic. No group is named `suspects`: joined by `--`, it would be the lane of the queue that is named
+    /// as the topic.
     ///
     /// # Errors
-    /// When either name breaks a rule of [`Name`].
+    /// When either name breaks a rule of [`Name`], or the group's is reserved.
     pub fn group(topic: &str, group: &str) -> Result<Self, NameError> {
+        if group == SUSPECTS {
+            return Err(NameError::Reserved { name: shown(group) });
+        }
         Ok(Self::Group { topic: Name::new(topic)?, group: Name::new(group)? })
     }
 
@@ -65,8 +72,8 @@ impl Place {
     #[must_use]
     pub fn suspects(&self) -> Option<Self> {
         match self {
-            Self::Queue(name) => Some(Self::Queue(Name::derived(&[name, "suspects"]))),
-            Self::Group { topic, group } => Some(Self::Queue(Name::derived(&[topic, group, "suspects"]))),
+            Self::Queue(name) => Some(Self::Queue(Name::derived(&[name, SUSPECTS]))),
+            Self::Group { topic, group } => Some(Self::Queue(Name::derived(&[topic, group, SUSPECTS]))),
             Self::Topic(_) | Self::Store(_) => None,
         }
     }

@@ -10,7 +10,7 @@ use std::{
 use postroom_core::{
     AttemptKind, DeliveryCount, Envelope, Incoming, MessageId, Order, Origin, Outcome, Place, Position, Reason,
     RetryPolicy, Settled, Settlement, Text, Unhandled,
-    protocol::{Action, CopyTo, End, Event, Key, Ledger, SourceId, SourceRules, Tally},
+    protocol::{Action, CopyTo, End, Event, Key, Ledger, SourceId, SourceRules},
 };
 use proptest::prelude::*;
 
@@ -765,5 +765,209 @@ proptest! {
         world.stop(0);
         // Without a failure transport nothing fails.
         assert!(failure || world.broker.failed.is_empty());
+    }
+}
+
+/// A reproducible choice.
+struct Dice(u64);
+
+impl Dice {
+    fn below(&mut self, n: usize) -> usize {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        usize::try_from(self.0 >> 33).unwrap() % n
+    }
+}
+
+/// Runs a world with killers, whose start ends its process and gives back all that it held, until nothing is left.
+/// Keeps what a process owes a suspect: nothing else starts from its hand-over until the broker has answered its settle.
+/// Answers how often each message was started.
+fn drive(
+    world: &mut World,
+    killers: &[MessageId],
+    prefetch: usize,
+    tidy: bool,
+    dice: &mut Dice,
+) -> BTreeMap<MessageId, u32> {
+    let mut started: BTreeMap<MessageId, u32> = BTreeMap::new();
+    for _ in 0..5_000 {
+        let p = dice.below(world.processes.len());
+        match dice.below(8) {
+            0..=1 => {
+                let free = prefetch.saturating_sub(world.processes[p].taken[MAIN]);
+                world.pull(p, MAIN, free);
+            }
+            2..=4 => start(world, p, killers, tidy, dice, &mut started),
+            5 => {
+                world.pull(p, LANE, 1);
+                if world.processes[p].taken[LANE] > 0 {
+                    let of_lane = |known: &Known| known.source == LANE;
+                    let process = &world.processes[p];
+                    let key = process.running.keys().find(|key| of_lane(&process.known[key])).copied();
+                    match (key, dice.below(4)) {
+                        // A stop before its start.
+                        (Some(_), 0) => {
+                            world.stop(p);
+                            world.kill(p);
+                        }
+                        (Some(key), 1) => world.end(p, key, Outcome::NotStarted),
+                        (Some(key), _) => run_one(world, p, key, killers, &mut started),
+                        // Raised, or failed.
+                        (None, _) => {}
+                    }
+                    world.flush(p);
+                }
+            }
+            6 if !tidy && dice.below(8) == 0 => {
+                world.stop(p);
+                world.kill(p);
+            }
+            _ => world.flush(p),
+        }
+        if world.broker.messages.is_empty() {
+            return started;
+        }
+    }
+    panic!("{} messages never ended", world.broker.messages.len());
+}
+
+fn start(
+    world: &mut World,
+    p: usize,
+    killers: &[MessageId],
+    tidy: bool,
+    dice: &mut Dice,
+    started: &mut BTreeMap<MessageId, u32>,
+) {
+    let keys: Vec<Key> = world.processes[p].running.keys().copied().collect();
+    if keys.is_empty() {
+        return;
+    }
+    if tidy {
+        world.flush(p);
+    }
+    run_one(world, p, keys[dice.below(keys.len())], killers, started);
+}
+
+fn run_one(world: &mut World, p: usize, key: Key, killers: &[MessageId], started: &mut BTreeMap<MessageId, u32>) {
+    let id = world.processes[p].running[&key].id.clone();
+    *started.entry(id.clone()).or_default() += 1;
+    if killers.contains(&id) {
+        world.kill(p);
+    } else {
+        world.end(p, key, Outcome::Done);
+    }
+}
+
+fn suspects(count: DeliveryCount, crashes: u32, order: Order, processes: usize) -> World {
+    let unhandled = Unhandled::Fail;
+    World::new(Rules { count, crashes, order, max: 3, unhandled, failure: true, strict: false }, processes)
+}
+
+fn orders() -> impl Strategy<Value = Order> {
+    prop_oneof![Just(Order::None), Just(Order::Key), Just(Order::Broker)]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(96) })]
+
+    /// Promise 5, exactly: one killer starts as often as it may, and only it fails.
+    #[test]
+    fn a_killer_starts_as_often_as_it_may(
+        count in counts(),
+        crashes in prop_oneof![Just(3u32), Just(4), Just(7)],
+        order in orders(),
+        innocents in 0..12usize,
+        at in 0..12usize,
+        prefetch in 1..8usize,
+        seed in any::<u64>(),
+    ) {
+        let mut world = suspects(count, crashes, order, 1);
+        let ids: Vec<MessageId> = (0..=innocents).map(|n| world.send(u8::try_from(n % 3).unwrap())).collect();
+        let killer = ids[at % ids.len()].clone();
+        let started = drive(&mut world, std::slice::from_ref(&killer), prefetch, true, &mut Dice(seed));
+        prop_assert_eq!(started[&killer], crashes);
+        prop_assert_eq!(world.failed_as(&killer), [Reason::Crashed]);
+        for id in ids.iter().filter(|id| **id != killer) {
+            prop_assert!(world.handled.contains(id) && world.failed_as(id).is_empty(), "{} failed", id);
+        }
+        let record = world.broker.failed.values().next().unwrap().track.clone().unwrap();
+        prop_assert_eq!(record.origin.unwrap().place, Place::queue("q").unwrap());
+        prop_assert_eq!((record.starts, record.attempts), (0, 0));
+    }
+
+    /// Several killers, processes that die with answers on their way, and stops between: each killer fails, no innocent.
+    #[test]
+    fn no_innocent_fails_beside_killers(
+        count in counts(),
+        crashes in prop_oneof![Just(3u32), Just(4), Just(7)],
+        order in orders(),
+        processes in 1..=2usize,
+        sent in 4..16usize,
+        killers in 1..4usize,
+        prefetch in 1..8usize,
+        seed in any::<u64>(),
+    ) {
+        let mut world = suspects(count, crashes, order, processes);
+        let mut dice = Dice(seed);
+        let ids: Vec<MessageId> = (0..sent).map(|n| world.send(u8::try_from(n % 3).unwrap())).collect();
+        let killers: Vec<MessageId> = (0..killers).map(|_| ids[dice.below(ids.len())].clone()).collect();
+        drive(&mut world, &killers, prefetch, false, &mut dice);
+        for id in &ids {
+            let failed = world.failed_as(id);
+            if killers.contains(id) {
+                prop_assert!(!failed.is_empty() && failed.iter().all(|reason| *reason == Reason::Crashed));
+            } else {
+                prop_assert!(world.handled.contains(id) && failed.is_empty(), "{} failed", id);
+            }
+        }
+    }
+
+    /// Ten restarts, in order or killed, never fail anybody.
+    #[test]
+    fn rolling_restarts_fail_nobody(
+        count in counts(),
+        crashes in prop_oneof![Just(3u32), Just(4), Just(7)],
+        order in orders(),
+        restarts in proptest::collection::vec((0..4u8, 0..4usize, 0..4usize), 10..14),
+        prefetch in 1..8usize,
+    ) {
+        let mut world = suspects(count, crashes, order, 1);
+        for n in 0..8 {
+            world.send(n % 3);
+        }
+        for (how, done, confirmed) in restarts {
+            world.pull(0, MAIN, prefetch);
+            for _ in 0..done {
+                let key = world.processes[0].running.keys().next_back().copied();
+                // Half of them are only told to stop.
+                if let Some(key) = key.filter(|_| how != 2) {
+                    world.end(0, key, Outcome::Done);
+                }
+            }
+            (0..confirmed).for_each(|n| world.copy(0, n, 2));
+            match how {
+                0 => {
+                    world.pull(0, LANE, 1);
+                    world.stop(0);
+                }
+                1 => {
+                    world.pull(0, LANE, 1);
+                    world.step(0, Event::Abandon);
+                    world.flush(0);
+                }
+                2 => {
+                    world.step(0, Event::Drain);
+                    // On its way when the stop came.
+                    world.pull(0, LANE, 1);
+                    world.flush(0);
+                }
+                // Killed, while no suspect runs.
+                _ => {}
+            }
+            world.kill(0);
+        }
+        world.finish();
+        prop_assert!(world.broker.failed.is_empty(), "an innocent failed");
+        prop_assert_eq!(world.handled.len(), world.sent.len());
     }
 }
