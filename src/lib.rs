@@ -35,6 +35,10 @@
 //! - [`testing`]: a node for tests, which says when it is idle and what was sent, retried and failed;
 //! - [`core`](postroom_core): envelope, contract and protocol, for those who write a broker.
 
+#[cfg(all(doctest, feature = "memory"))]
+#[doc = include_str!("../README.md")]
+struct Readme;
+
 pub mod ops;
 pub mod registry;
 #[cfg(feature = "memory")]
