@@ -170,6 +170,8 @@ fn the_nodes_port_tells_how_it_is() {
     let metrics = get(port, "/metrics").unwrap().1;
     assert!(metrics.contains("postroom_deliveries_total{transport=\"orders\",end=\"acked\"} 1"), "{metrics}");
     assert_eq!(get(port, "/nothing").unwrap().0, 404);
+    let taken = place.postroom("run --json").exits(2);
+    assert_eq!(taken.errors()[0]["kind"], "http");
     running.terminate();
     running.wait().exits(0);
 }

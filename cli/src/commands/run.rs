@@ -3,7 +3,7 @@
 //! It ends by a signal, `--limit`, `--until-empty`, `--for`, or when no broker is left to work with; always through the
 //! node's one stop. A second signal shortens the grace to 1 s. The last line is the receipt.
 
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 
 use postroom::{DeclareMode, ErrorKind, Health, Kind, Node, Receipt, Status};
 use serde_json::json;
@@ -47,6 +47,7 @@ pub(crate) async fn run(cli: &Cli, output: Output, run: &Run) -> Result<Exit, Fa
     let mut signals = Signals::new()?;
     let config = config::load(&config::locate(cli.config.as_deref()))?;
     let (handlers, mut exit) = choose(&config, output, run)?;
+    let listener = config.node.http.map(http::server::bind).transpose()?;
     let mut processes = Processes::new();
     let builder = nodes::runner(&config, &handlers, &mut processes)?;
     let grace = run.grace.unwrap_or_else(|| nodes::grace(&config.node));
@@ -57,15 +58,12 @@ pub(crate) async fn run(cli: &Cli, output: Output, run: &Run) -> Result<Exit, Fa
         _ = signals.next() => return finish(output, exit, &Receipt::default()),
     };
     let node = started?;
-    let server = match config.node.http {
-        Some(address) => match http::server::start(address, Arc::new(node.clone())) {
-            Ok(server) => Some(server),
-            Err(error) => {
-                node.stop_within(Duration::ZERO).await;
-                return Err(Failure::new("http", Exit::Failed, format!("could not listen on {address}: {error}")));
-            }
-        },
-        None => None,
+    let server = match listener.map(|listener| http::server::start(listener, &node)).transpose() {
+        Ok(server) => server,
+        Err(failure) => {
+            node.stop_within(Duration::ZERO).await;
+            return Err(failure);
+        }
     };
     tracing::info!(node = %node.name(), handlers = handlers.len(), "running");
     let mut sources: Vec<String> = handlers.iter().map(|handler| handler.from.to_string()).collect();

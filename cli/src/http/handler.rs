@@ -1,6 +1,9 @@
 //! Handlers that are addresses: a POST in CloudEvents 1.0 binary mode.
 
-use std::time::{Duration, SystemTime};
+use std::{
+    sync::{Arc, OnceLock},
+    time::{Duration, SystemTime},
+};
 
 use awc::{
     Client, ClientRequest, Connector,
@@ -12,6 +15,7 @@ use awc::{
 use futures_util::StreamExt;
 use postroom::{HandlerError, Received};
 use postroom_core::{Envelope, Raw};
+use rustls::{ClientConfig, RootCertStore};
 
 /// So much of an answer is kept.
 const ANSWER: usize = 8 * 1024;
@@ -20,7 +24,20 @@ const CONNECT: Duration = Duration::from_secs(30);
 
 /// A client for one slot. The handler's timeout ends a request, so that it counts as one.
 pub(crate) fn client() -> Client {
-    Client::builder().disable_timeout().disable_redirects().connector(Connector::new().timeout(CONNECT)).finish()
+    let connector = Connector::new().timeout(CONNECT).rustls_0_23(tls());
+    Client::builder().disable_timeout().disable_redirects().connector(connector).finish()
+}
+
+/// Whom to trust: the system's authorities, and those that are compiled in, for a machine that has none.
+fn tls() -> Arc<ClientConfig> {
+    static TLS: OnceLock<Arc<ClientConfig>> = OnceLock::new();
+    let make = || {
+        let mut roots = RootCertStore { roots: webpki_roots::TLS_SERVER_ROOTS.to_vec() };
+        // One that cannot be read is one that nobody can rely on.
+        roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+        Arc::new(ClientConfig::builder().with_root_certificates(roots).with_no_client_auth())
+    };
+    TLS.get_or_init(make).clone()
 }
 
 /// Posts one message.

@@ -1,17 +1,28 @@
 //! `[node] http`: /live, /ready, /status (JSON) and /metrics (Prometheus text).
 
-use std::{fmt::Write, net::SocketAddr, sync::Arc, time::SystemTime};
+use std::{
+    fmt::Write,
+    net::{SocketAddr, TcpListener},
+    time::SystemTime,
+};
 
 use actix_web::{App, HttpResponse, HttpServer, dev::ServerHandle, web};
 use postroom::{Kind, Node, Status, Tally};
 use serde_json::json;
 
+use crate::exit::{Exit, Failure};
+
+/// Takes the port, before anything else is touched.
+pub(crate) fn bind(address: SocketAddr) -> Result<TcpListener, Failure> {
+    TcpListener::bind(address).map_err(|error| {
+        let text = format!("could not listen on {address}: {error}; choose another address for `http` in [node]");
+        Failure::new("http", Exit::Usage, text)
+    })
+}
+
 /// Serves until it is stopped.
-///
-/// # Errors
-/// When it cannot listen.
-pub(crate) fn start(address: SocketAddr, node: Arc<Node>) -> std::io::Result<ServerHandle> {
-    let node = web::Data::from(node);
+pub(crate) fn start(listener: TcpListener, node: &Node) -> Result<ServerHandle, Failure> {
+    let node = web::Data::new(node.clone());
     let app = move || {
         App::new()
             .app_data(node.clone())
@@ -21,10 +32,13 @@ pub(crate) fn start(address: SocketAddr, node: Arc<Node>) -> std::io::Result<Ser
             .route("/metrics", web::get().to(metrics))
     };
     // The signals are the program's.
-    let server = HttpServer::new(app).workers(1).disable_signals().shutdown_timeout(1).bind(address)?.run();
+    let server = HttpServer::new(app).workers(1).disable_signals().shutdown_timeout(1).listen(listener);
+    let server = server.map_err(|error| Failure::failed(format!("could not serve on the node's port: {error}")))?;
+    let addresses = server.addrs();
+    let server = server.run();
     let handle = server.handle();
     actix_rt::spawn(server);
-    tracing::info!(%address, "http: /live /ready /status /metrics");
+    tracing::info!(?addresses, "http: /live /ready /status /metrics");
     Ok(handle)
 }
 
