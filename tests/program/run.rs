@@ -93,3 +93,16 @@ fn a_broker_that_is_away_is_tried_again_unless_fail_fast() {
     running.terminate();
     assert_eq!(running.wait().exits(0).last()["receipt"]["acked"], 1);
 }
+
+#[test]
+fn a_paused_consumer_ends_until_empty_and_says_why() {
+    let place = Place::with(&queue(&format!("failure = \"none\"\nretry = {{ max = 0 }}\n{}", handler("*", "h.sh", ""))));
+    place.script("h.sh", "exit 65");
+    place.postroom("send orders x --id m1").exits(0);
+    let done = place.postroom("run --until-empty --json").exits(1);
+    let error = done.errors().remove(0);
+    assert_eq!(error["kind"], "paused", "{error}");
+    assert!(error["message"].as_str().unwrap().contains("orders"), "{error}");
+    assert_eq!(done.last()["receipt"]["acked"], 0);
+    assert_eq!(place.stats("orders")["waiting"], 1, "the message stays");
+}
