@@ -47,6 +47,8 @@ pub fn failed(
     let id = record_id(origin, &envelope.id, position, track.round);
     let (error_kind, error) = match outcome {
         Outcome::Errored { kind, error, .. } => (Some(*kind), error.clone()),
+        // Of a crash no handler said anything.
+        Outcome::Final { error, .. } if reason == Reason::Final => (Some(crate::AttemptKind::Error), error.clone()),
         Outcome::Final { error, .. } | Outcome::Undecodable { error } => (None, error.clone()),
         Outcome::Unhandled => (None, no_handler(envelope)),
         Outcome::Done | Outcome::NotStarted => (None, Text::new()),
