@@ -37,13 +37,16 @@ use crate::{
 };
 
 fn main() -> ExitCode {
+    // A process a message starts this once a message: its way is short.
+    let mut arguments = std::env::args_os().skip(1);
+    if arguments.next().is_some_and(|first| first == "__child") && arguments.next().is_some_and(|second| second == "--")
+    {
+        return exec::shim::main(&arguments.collect::<Vec<_>>());
+    }
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => return usage(&error),
     };
-    if let Command::Child { command } = &cli.command {
-        return exec::shim::main(command);
-    }
     // Only one provider is compiled in; a second call would find it installed.
     let _ = rustls::crypto::ring::default_provider().install_default();
     log(&cli);
@@ -75,7 +78,8 @@ async fn dispatch(cli: &Cli, output: Output) -> Result<Exit, Failure> {
         Command::Group(group) => commands::group::group(cli, output, group).await,
         Command::Demo { dir } => demo::demo(output, dir.as_deref()).await,
         Command::Completions { shell } => commands::completions::completions(output, *shell),
-        Command::Child { .. } => Ok(Exit::Done),
+        // Written in another way than the runtime does.
+        Command::Child { .. } => Err(Failure::usage("__child is the runtime's own: postroom __child -- COMMAND")),
         Command::DemoWorker { dir, repaired } => demo::worker::work(dir, *repaired).await,
     }
 }
