@@ -17,6 +17,9 @@ use postroom_core::{
 };
 use tokio::sync::Notify;
 
+/// The largest body.
+const LIMIT: usize = 2 << 20;
+
 /// Queues in this process; nothing else.
 #[derive(Default)]
 struct Queues {
@@ -72,7 +75,9 @@ impl Broker for Plain {
     }
 
     fn capabilities(&self) -> Capabilities {
-        Capabilities::none("plain")
+        let mut can = Capabilities::none("plain");
+        can.max_body = Some(LIMIT);
+        can
     }
 
     async fn declare(&self, what: &[Declaration], how: DeclareMode) -> Result<(), TransportError> {
@@ -92,6 +97,9 @@ impl Broker for Plain {
     async fn publish(&self, batch: &[Outgoing]) -> Vec<Result<MessageId, TransportError>> {
         let one = |outgoing: &Outgoing| {
             self.open()?;
+            if outgoing.envelope.body.len() > LIMIT {
+                return Err(TransportError::new(ErrorKind::TooLarge, format!("more than {LIMIT} bytes")));
+            }
             self.queues.put(&outgoing.to, outgoing.envelope.clone()).ok_or_else(|| nowhere(&outgoing.to))
         };
         batch.iter().map(one).collect()

@@ -8,6 +8,7 @@ mod failing;
 mod leases;
 mod mortal;
 mod operating;
+mod registry;
 mod settling;
 mod stopping;
 mod suspects;
@@ -21,6 +22,7 @@ use crate::{Subject, scenario::Scenario};
 pub(crate) fn all<S: Subject>() -> Vec<Scenario<S>> {
     let mut all = settling::all();
     all.extend(twice::all());
+    all.extend(registry::all());
     all.extend(stopping::all());
     all.extend(leases::all());
     all.extend(suspects::all());
