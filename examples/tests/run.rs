@@ -1,4 +1,5 @@
 //! Runs every example and reads what it says.
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test")]
 
 use std::{
     path::Path,
@@ -72,6 +73,13 @@ fn topic_groups() {
     }
     assert_eq!(said[4], "billing handled 2, welcome 2 after 1 retry");
     assert_eq!(receipt(&said), "5 deliveries: 4 acked, 1 retried, 0 failed, 0 released, 0 lost, 0 abandoned");
+}
+
+/// The same program over a file: nothing but the DSN differs.
+#[test]
+fn stateful_actor_on_sqlite() {
+    let folder = tempfile::tempdir().unwrap();
+    ledger(&[&format!("sqlite:{}?queue=payments", folder.path().join("payments.db").display())]);
 }
 
 /// The earthquakes example has a config of its own and is run by the program's tests; here it only must be there.
