@@ -357,7 +357,7 @@ impl NodeBuilder {
                 None => format!("{}/{}", options.from, options.pattern).into(),
             };
             let (shown, lines) = (name.clone(), board.clone());
-            let pool = Pool::new(name, options, serve, layers.clone(), queue, board.clone());
+            let pool = Pool::new(name, options, serve, layers.clone(), queue, quiet.clone(), board.clone());
             parts.pools.push(guard(
                 RestartPolicy::default(),
                 |_| pool,

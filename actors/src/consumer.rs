@@ -25,9 +25,9 @@ use tokio::{
 
 use crate::{
     board::{Board, Health, Kind},
-    gate::{Delivery, Ended, Gate},
+    gate::{Alone, Delivery, Ended, Gate},
     route::Router,
-    transport::{Pull, Pulled},
+    transport::{How, Pull, Pulled},
 };
 
 /// After the transport did not answer a pull, the next is tried after this time.
@@ -135,6 +135,8 @@ pub(crate) struct Consumer {
     shown: Option<Health>,
     paused: Option<Text>,
     pulling: bool,
+    /// In a suspects' lane: nothing else runs in this process, until the broker has answered for the suspect.
+    alone: Option<Alone>,
     started: Instant,
 }
 
@@ -163,6 +165,7 @@ impl Consumer {
             shown: None,
             paused: None,
             pulling: false,
+            alone: None,
             started: Instant::now(),
         }
     }
@@ -176,7 +179,13 @@ impl Consumer {
 
     /// Pulls as many as there are permits, one pull at a time.
     fn pump(&mut self, context: &mut Context<Self>) {
-        if self.pulling || self.paused.is_some() || self.gate.is_draining() {
+        if self.paused.is_some() || self.gate.is_draining() {
+            if self.permits.taken() == 0 {
+                self.alone = None;
+            }
+            return;
+        }
+        if self.pulling {
             return;
         }
         if !self.gate.lane && self.gate.quiet.is_wanted() {
@@ -194,23 +203,38 @@ impl Consumer {
         }
         self.permits.take(max);
         self.pulling = true;
-        let pull = self.pull.send(Pull { source: self.source, max });
+        // A suspect that is taken while others run could be brought back by their death, which would count as its own:
+        // it is only looked for until this process is quiet.
+        let how = match (self.gate.lane, &self.alone) {
+            (false, _) => How::Wait,
+            (true, None) => How::Probe,
+            (true, Some(_)) => How::Now,
+        };
+        let pull = self.pull.send(Pull { source: self.source, max, how });
         context.spawn(pull.into_actor(self).map(move |answer, consumer, context| {
             consumer.pulling = false;
             let taken = match answer {
                 Ok(Pulled::Took(taken)) => taken,
                 Ok(Pulled::Stopped) => {
+                    consumer.alone = None;
                     consumer.permits.refund(max);
                     return;
                 }
                 Err(_) => {
                     // The transport is being restarted.
+                    consumer.alone = None;
                     consumer.permits.refund(max);
                     context.run_later(PULL_AGAIN, Self::pump);
                     return;
                 }
             };
             consumer.permits.refund(max.saturating_sub(taken));
+            match how {
+                How::Probe if taken > 0 => return consumer.want_quiet(context),
+                // The lane is empty, or another process was first.
+                How::Now if taken == 0 => consumer.alone = None,
+                _ => {}
+            }
             if consumer.paused.is_none() && taken > 0 {
                 consumer.show(Health::Active, "");
             } else if consumer.paused.is_none() && consumer.permits.taken() == 0 {
@@ -224,6 +248,18 @@ impl Consumer {
     fn wait(&mut self, context: &mut Context<Self>, what: impl Future<Output = ()> + 'static) {
         self.pulling = true;
         context.spawn(what.into_actor(self).map(|(), consumer, context| {
+            consumer.pulling = false;
+            consumer.pump(context);
+        }));
+    }
+
+    /// Waits until nothing else runs in this process, and keeps others out.
+    fn want_quiet(&mut self, context: &mut Context<Self>) {
+        self.pulling = true;
+        let quiet = self.gate.quiet.clone();
+        let alone = async move { quiet.enter_alone().await };
+        context.spawn(alone.into_actor(self).map(|alone, consumer, context| {
+            consumer.alone = Some(alone);
             consumer.pulling = false;
             consumer.pump(context);
         }));
@@ -248,6 +284,7 @@ impl Supervised for Consumer {
     fn restarting(&mut self, context: &mut Self::Context) {
         // The answer of a pull that was under way went with the old context; its deliveries come by the inbox.
         self.pulling = false;
+        self.alone = None;
         self.listen(context);
     }
 }

@@ -21,7 +21,12 @@ static START: LazyLock<Instant> = LazyLock::new(Instant::now);
 
 /// Milliseconds of this process's monotonic clock, from 1.
 pub(crate) fn now_ms() -> u64 {
-    u64::try_from(START.elapsed().as_millis()).unwrap_or(u64::MAX).saturating_add(1)
+    ms_of(Instant::now())
+}
+
+/// A reading of this process's clock in milliseconds, as [`now_ms`].
+pub(crate) fn ms_of(reading: Instant) -> u64 {
+    u64::try_from(reading.saturating_duration_since(*START).as_millis()).unwrap_or(u64::MAX).saturating_add(1)
 }
 
 /// One run of a delivery has ended.
@@ -45,6 +50,8 @@ pub(crate) struct Gate {
     renewed_ms: AtomicU64,
     lease_ms: u64,
     draining: watch::Sender<bool>,
+    /// The same, for those who ask before each message.
+    drained: AtomicBool,
     any_lost: AtomicBool,
     lost: Mutex<HashSet<Key>>,
     pub(crate) quiet: Arc<Quiet>,
@@ -68,6 +75,7 @@ impl Gate {
             renewed_ms: AtomicU64::new(0),
             lease_ms: u64::try_from(lease.as_millis()).unwrap_or(u64::MAX),
             draining: watch::Sender::new(false),
+            drained: AtomicBool::new(false),
             any_lost: AtomicBool::new(false),
             lost: Mutex::default(),
             quiet,
@@ -92,11 +100,12 @@ impl Gate {
     }
 
     pub(crate) fn drain(&self) {
+        self.drained.store(true, Ordering::SeqCst);
         self.draining.send_replace(true);
     }
 
     pub(crate) fn is_draining(&self) -> bool {
-        *self.draining.borrow()
+        self.drained.load(Ordering::SeqCst)
     }
 
     pub(crate) fn draining(&self) -> watch::Receiver<bool> {
@@ -121,9 +130,9 @@ pub(crate) struct Delivery {
 }
 
 impl Delivery {
-    pub(crate) fn new(key: Key, envelope: Arc<Envelope>, gate: Arc<Gate>) -> Self {
+    /// A delivery that was taken at this time, in [`now_ms`].
+    pub(crate) fn new(key: Key, envelope: Arc<Envelope>, gate: Arc<Gate>, leased_ms: u64) -> Self {
         let epoch = gate.epoch.load(Ordering::SeqCst);
-        let leased_ms = if gate.lease_ms == 0 { 0 } else { now_ms() };
         Self {
             key,
             epoch,
@@ -138,8 +147,9 @@ impl Delivery {
         }
     }
 
-    /// Whether a handler may start: its connection lasts, its lease surely has not ended, and no stop was heard.
-    pub(crate) fn may_start(&self) -> bool {
+    /// Whether a handler may start at this time: its connection lasts, its lease surely has not ended, and no stop was
+    /// heard.
+    pub(crate) fn may_start(&self, now_ms: u64) -> bool {
         let gate = &*self.gate;
         if gate.epoch.load(Ordering::SeqCst) != self.epoch || (gate.is_draining() && !self.started) {
             return false;
@@ -147,7 +157,7 @@ impl Delivery {
         if gate.lease_ms != 0 {
             let since = self.leased_ms.max(gate.renewed_ms.load(Ordering::SeqCst));
             // A paused process wakes with leases that others hold by now.
-            if now_ms().saturating_sub(since) >= gate.lease_ms {
+            if now_ms.saturating_sub(since) >= gate.lease_ms {
                 return false;
             }
         }
@@ -175,7 +185,9 @@ impl Drop for Delivery {
         } else {
             Outcome::NotStarted
         };
-        let ended = Ended { key: self.key, outcome, done: Vec::new() };
+        // Those of its handlers that are done stay done.
+        let (_, done) = Outcome::combine(std::mem::take(&mut self.parts));
+        let ended = Ended { key: self.key, outcome, done };
         // Only a transport that is gone does not hear it, and its connection's end gives everything back.
         let _ = self.gate.ends.send(vec![ended]);
     }
@@ -221,7 +233,8 @@ impl Drop for Alone {
 #[derive(Debug)]
 pub(crate) enum Turn {
     Ordinary(#[allow(dead_code, reason = "held for its drop")] Running),
-    Alone(#[allow(dead_code, reason = "held for its drop")] Alone),
+    /// A suspect's: its consumer holds the [`Alone`].
+    Suspect,
 }
 
 impl Quiet {
@@ -251,16 +264,6 @@ impl Quiet {
         (!self.is_wanted()).then_some(running)
     }
 
-    /// Enters as an ordinary handler, after any suspect.
-    pub(crate) async fn enter(self: &Arc<Self>) -> Running {
-        loop {
-            if let Some(running) = self.try_enter() {
-                return running;
-            }
-            self.over().await;
-        }
-    }
-
     /// Enters as a suspect: waits until every running handler has ended, and keeps others out.
     pub(crate) async fn enter_alone(self: &Arc<Self>) -> Alone {
         let _turn = self.alone.clone().lock_owned().await;
@@ -285,7 +288,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_suspect_waits_for_the_running_and_keeps_others_out() {
         let quiet = Arc::new(Quiet::default());
-        let running = quiet.enter().await;
+        let running = quiet.try_enter().unwrap();
         let (started, mut hear) = mpsc::unbounded_channel();
         let (q, s) = (quiet.clone(), started.clone());
         let suspect = tokio::spawn(async move {
@@ -296,7 +299,8 @@ mod tests {
         tokio::time::sleep(Duration::from_millis(1)).await;
         let (q, s) = (quiet.clone(), started);
         let late = tokio::spawn(async move {
-            let _running = q.enter().await;
+            q.over().await;
+            let _running = q.try_enter().unwrap();
             let _ = s.send("late");
         });
         tokio::time::sleep(Duration::from_millis(1)).await;

@@ -14,6 +14,7 @@ use postroom_core::Text;
 
 use crate::{
     board::{Board, Health, Part},
+    gate::Quiet,
     handler::HandlerOptions,
     layer::{Layers, LocalFuture},
     queue::Queue,
@@ -45,6 +46,7 @@ pub(crate) struct Pool {
     serve: Serve,
     layers: Layers,
     queue: Arc<Queue>,
+    quiet: Arc<Quiet>,
     board: Arc<Board>,
     workers: Vec<Worker>,
     panics: Arc<AtomicUsize>,
@@ -57,9 +59,10 @@ impl Pool {
         serve: Serve,
         layers: Layers,
         queue: Arc<Queue>,
+        quiet: Arc<Quiet>,
         board: Arc<Board>,
     ) -> Self {
-        Self { name, options, serve, layers, queue, board, workers: Vec::new(), panics: Arc::default() }
+        Self { name, options, serve, layers, queue, quiet, board, workers: Vec::new(), panics: Arc::default() }
     }
 
     fn hire(&mut self, slots: usize) {
@@ -67,6 +70,7 @@ impl Pool {
         let retired = Arc::new(AtomicBool::new(false));
         let states: Vec<Arc<SlotState>> = (0..slots).map(|_| Arc::default()).collect();
         let (serve, layers, queue) = (self.serve.clone(), self.layers.clone(), self.queue.clone());
+        let quiet = self.quiet.clone();
         let (timeout, panics) = (self.options.timeout, self.panics.clone());
         let (seats, gone, ended) = (states.clone(), retired.clone(), Arc::new(AtomicBool::new(false)));
         let over = ended.clone();
@@ -77,6 +81,7 @@ impl Pool {
                 let panics = panics.clone();
                 let slot = serve(Seat {
                     queue: queue.clone(),
+                    quiet: quiet.clone(),
                     state,
                     retired: gone.clone(),
                     timeout,

@@ -60,7 +60,10 @@ impl Router {
         let mut batch: Vec<Delivery> = Vec::with_capacity(deliveries.len());
         let mut target: Option<Arc<Queue>> = None;
         for mut delivery in deliveries {
-            let Some(route) = self.find(delivery.envelope.message_type.as_ref()) else {
+            let message_type = delivery.envelope.message_type.as_ref();
+            // Neighbours mostly have the same type: it is looked up once.
+            let like = batch.last().filter(|last| last.envelope.message_type.as_ref() == message_type);
+            let Some(route) = like.and_then(|last| last.route.as_ref()).or_else(|| self.find(message_type)) else {
                 ended.push(delivery.end(Outcome::Unhandled));
                 continue;
             };

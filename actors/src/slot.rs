@@ -18,7 +18,7 @@ use futures_util::FutureExt;
 use postroom_core::{AttemptKind, Envelope, Outcome, Text};
 
 use crate::{
-    gate::{Delivery, Ended, Gate, Turn, now_ms},
+    gate::{Delivery, Ended, Gate, Quiet, Turn, ms_of, now_ms},
     guardian::{RestartPolicy, Restarts, panic_text},
     layer::{Layers, Next},
     queue::Queue,
@@ -28,7 +28,9 @@ use crate::{
 /// Ends are sent in batches of at most this many.
 const BATCH: usize = 32;
 /// A handler that took longer has its end sent at once.
-const QUICK: Duration = Duration::from_micros(50);
+const QUICK: Duration = Duration::from_millis(1);
+/// No end waits longer for others to join it than this and one quick handler.
+const JOIN: Duration = Duration::from_millis(5);
 
 /// What a slot runs: the one way in for functions and actors.
 pub(crate) trait Run: 'static {
@@ -50,9 +52,9 @@ pub(crate) struct SlotState {
 }
 
 impl SlotState {
-    fn put(&self, delivery: Delivery, turn: Turn) {
+    fn put(&self, delivery: Delivery, turn: Turn, now_ms: u64) {
         *self.current.lock().unwrap_or_else(PoisonError::into_inner) = Some((delivery, turn));
-        self.since_ms.store(now_ms(), Ordering::SeqCst);
+        self.since_ms.store(now_ms, Ordering::SeqCst);
     }
 
     pub(crate) fn take(&self) -> Option<(Delivery, Turn)> {
@@ -72,6 +74,7 @@ impl SlotState {
 /// What a slot needs to work; made on its own thread.
 pub(crate) struct Seat {
     pub(crate) queue: Arc<Queue>,
+    pub(crate) quiet: Arc<Quiet>,
     pub(crate) state: Arc<SlotState>,
     pub(crate) retired: Arc<AtomicBool>,
     pub(crate) timeout: Duration,
@@ -103,7 +106,8 @@ pub(crate) async fn serve<R: Run>(seat: Seat, mut make: impl FnMut() -> R) {
         if let Some((delivery, turn)) = seat.state.take() {
             drop(turn);
             let gate = delivery.gate.clone();
-            seat.outbox.push(&gate, delivery.end(Outcome::errored(AttemptKind::Panicked, why.clone())));
+            let ended = delivery.end(Outcome::errored(AttemptKind::Panicked, why.clone()));
+            seat.outbox.push(&gate, ended, Instant::now());
         }
         seat.outbox.flush();
         (seat.panicked)(&why);
@@ -121,28 +125,43 @@ enum Leave {
 
 async fn work<R: Run>(seat: &Seat, run: &mut R) -> Leave {
     let mut streak = 0_u32;
+    // One reading of the clock a message: the end of one is the start of the next, unless something was waited for.
+    let mut clock = None;
     loop {
         if seat.retired.load(Ordering::Relaxed) {
             return Leave::Closed;
         }
-        let mut delivery = match seat.queue.try_pop() {
+        let mut delivery = match seat.queue.try_pop(&seat.quiet) {
             Some(delivery) => delivery,
             None => {
                 seat.outbox.flush();
-                match seat.queue.pop().await {
+                clock = None;
+                match seat.queue.pop(&seat.quiet).await {
                     Some(delivery) => delivery,
                     None => return Leave::Closed,
                 }
             }
         };
-        let Some(turn) = take_turn(seat, &delivery).await else { continue };
+        let began = clock.take().unwrap_or_else(Instant::now);
+        if !delivery.may_start(ms_of(began)) {
+            // Dropped, it is given back.
+            continue;
+        }
+        let turn = if delivery.gate.lane {
+            // Its consumer keeps the others out until the broker has answered.
+            Turn::Suspect
+        } else if let Some(running) = seat.quiet.try_enter() {
+            Turn::Ordinary(running)
+        } else {
+            seat.queue.put_back(delivery);
+            continue;
+        };
         let first = !std::mem::replace(&mut delivery.started, true);
         let (envelope, gate) = (delivery.envelope.clone(), delivery.gate.clone());
         if first {
             tracing::trace!(id = %envelope.id, transport = %gate.transport, "started");
         }
-        seat.state.put(delivery, turn);
-        let began = Instant::now();
+        seat.state.put(delivery, turn, ms_of(began));
         let outcome = attempt(seat, run, envelope, &gate).await;
         // Nothing there: the watcher found the thread blocked and ended the delivery.
         let Some((delivery, turn)) = seat.state.take() else { return Leave::Closed };
@@ -153,8 +172,12 @@ async fn work<R: Run>(seat: &Seat, run: &mut R) -> Leave {
             }
             _ => None,
         };
+        let now = Instant::now();
         if let Some(ended) = advance(delivery, outcome) {
-            seat.outbox.push(&gate, ended);
+            seat.outbox.push(&gate, ended, now);
+        }
+        if now.saturating_duration_since(began) > QUICK || seat.outbox.waits_since(now) > JOIN {
+            seat.outbox.flush();
         }
         if let Some(why) = broken {
             if !run.survives() {
@@ -163,33 +186,13 @@ async fn work<R: Run>(seat: &Seat, run: &mut R) -> Leave {
             (seat.panicked)(&why);
         }
         streak = streak.wrapping_add(1);
-        if began.elapsed() > QUICK {
-            seat.outbox.flush();
-        }
         if streak.is_multiple_of(64) {
             // The other slots of this thread, and its timers, want their turn.
             tokio::task::yield_now().await;
+        } else {
+            clock = Some(now);
         }
     }
-}
-
-/// Waits for the right to run; `None` where the delivery may not start any more and was given back.
-async fn take_turn(seat: &Seat, delivery: &Delivery) -> Option<Turn> {
-    if !delivery.may_start() {
-        return None;
-    }
-    let quiet = &delivery.gate.quiet;
-    if delivery.gate.lane {
-        seat.outbox.flush();
-        let alone = quiet.enter_alone().await;
-        return delivery.may_start().then_some(Turn::Alone(alone));
-    }
-    if let Some(running) = quiet.try_enter() {
-        return Some(Turn::Ordinary(running));
-    }
-    seat.outbox.flush();
-    let running = quiet.enter().await;
-    delivery.may_start().then_some(Turn::Ordinary(running))
 }
 
 /// One run: under `catch_unwind` and the timeout. The timer is made only once the handler waits for something.
@@ -244,10 +247,12 @@ pub(crate) fn advance(mut delivery: Delivery, outcome: Outcome) -> Option<Ended>
 pub(crate) struct Outbox {
     pending: RefCell<Vec<(Arc<Gate>, Vec<Ended>)>>,
     count: Cell<usize>,
+    /// Since when the oldest of them waits.
+    since: Cell<Option<Instant>>,
 }
 
 impl Outbox {
-    pub(crate) fn push(&self, gate: &Arc<Gate>, ended: Ended) {
+    pub(crate) fn push(&self, gate: &Arc<Gate>, ended: Ended, now: Instant) {
         let mut pending = self.pending.borrow_mut();
         match pending.iter_mut().find(|(other, _)| Arc::ptr_eq(other, gate)) {
             Some((_, batch)) => {
@@ -259,10 +264,21 @@ impl Outbox {
             None => pending.push((gate.clone(), vec![ended])),
         }
         drop(pending);
+        if self.count.get() == 0 {
+            self.since.set(Some(now));
+        }
         self.count.set(self.count.get() + 1);
         if self.count.get() >= BATCH {
             self.flush();
         }
+    }
+
+    /// How long the oldest has waited by now.
+    fn waits_since(&self, now: Instant) -> Duration {
+        if self.count.get() == 0 {
+            return Duration::ZERO;
+        }
+        self.since.get().map_or(Duration::ZERO, |since| now.saturating_duration_since(since))
     }
 
     pub(crate) fn flush(&self) {

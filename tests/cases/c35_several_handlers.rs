@@ -69,3 +69,48 @@ fn c35_a_final_error_fails_after_the_others_ran_and_a_replay_runs_the_undone() {
         node.stop().await;
     });
 }
+
+#[test]
+fn c35_done_marks_survive_a_stop() {
+    each(|on| async move {
+        let (log, (builder, _)) = (Log::default(), builder());
+        // Keeps the memory store while the first node is gone.
+        let (second, probe) = crate::harness::builder();
+        let run = |name: &'static str, waits: bool| {
+            let log = log.clone();
+            move |job: Received<Job>| {
+                let log = log.clone();
+                async move {
+                    log.add(name);
+                    if waits {
+                        job.cancelled().await;
+                        return Err(HandlerError::retry("cancelled"));
+                    }
+                    Ok(())
+                }
+            }
+        };
+        let queue = on.queue();
+        let node = builder
+            .transport(on.queue())
+            .handle(jobs().name("h1"), run("h1", false))
+            .handle(jobs().name("h2"), run("h2", true))
+            .start()
+            .await
+            .unwrap();
+        send(&node, [1]).await;
+        log.wait_for(2).await;
+        let receipt = node.stop().await;
+        assert_eq!(receipt.released, 1, "{receipt}");
+        let node = second
+            .transport(queue)
+            .handle(jobs().name("h1"), run("h1", false))
+            .handle(jobs().name("h2"), run("h2", false))
+            .start()
+            .await
+            .unwrap();
+        idle(&probe, &node).await;
+        assert_eq!(log.all(), ["h1", "h2", "h2"]);
+        node.stop().await;
+    });
+}

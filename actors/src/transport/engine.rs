@@ -24,7 +24,7 @@ use crate::{
     board::{Board, Counters, Health, Kind},
     clock,
     consumer::{Budget, Told},
-    gate::{Delivery, Ended, Gate},
+    gate::{Delivery, Ended, Gate, now_ms},
     guardian::panic_text,
     layer::{Layers, Observed, Observer},
     options::{FailureRef, TransportOptions},
@@ -63,6 +63,9 @@ pub(super) enum Phase {
     Closed,
 }
 
+/// No longer list of actions is kept for its room.
+const SPARE: usize = 4_096;
+
 /// Lives on its transport's arbiter; no `RefCell` is borrowed across an await.
 pub(super) struct Engine<B: Broker> {
     pub(super) weak: Weak<Self>,
@@ -94,6 +97,8 @@ pub(super) struct Engine<B: Broker> {
     ends: tokio::sync::Mutex<mpsc::UnboundedReceiver<Vec<Ended>>>,
     pub(super) first: RefCell<Option<tokio::sync::oneshot::Sender<Result<(), postroom_core::TransportError>>>>,
     shown: Cell<Option<Health>>,
+    /// An empty list of actions, kept for its room.
+    pub(super) spare: Cell<Vec<Action>>,
 }
 
 /// The gates of a transport's subscriptions, and the inboxes of their consumers.
@@ -151,6 +156,7 @@ impl<B: Broker> Engine<B> {
             ends: tokio::sync::Mutex::new(hear_ends),
             first: RefCell::new(Some(first)),
             shown: Cell::new(None),
+            spare: Cell::default(),
         });
         (engine, gates)
     }
@@ -215,7 +221,7 @@ impl<B: Broker> Engine<B> {
                 return;
             }
             let at = clock::now();
-            let mut actions = Vec::new();
+            let mut actions = self.spare.take();
             for ended in batches.drain(..).flatten() {
                 self.ended(ended, at, &mut actions);
             }
@@ -235,24 +241,31 @@ impl<B: Broker> Engine<B> {
 
     /// One event of one delivery.
     pub(super) fn step(&self, event: Event) {
-        let mut actions = Vec::new();
+        let mut actions = self.spare.take();
         self.ledger.borrow_mut().step(event, &mut actions);
         self.apply(actions);
     }
 
     /// Turns what the ledger decided into calls and tells.
-    pub(super) fn apply(&self, actions: Vec<Action>) {
+    pub(super) fn apply(&self, mut actions: Vec<Action>) {
+        let total = actions.len();
+        // One reading of the clock for all.
+        let mut now = None;
         let mut deliver: Vec<(SourceId, Vec<Delivery>)> = Vec::new();
         let mut freed: Vec<(SourceId, usize, usize)> = Vec::new();
         let mut observed = Vec::new();
-        for action in actions {
+        for action in actions.drain(..) {
             match action {
                 Action::Deliver { key, source, envelope } => {
                     let Some(sub) = self.subs.get(source.0 as usize) else { continue };
-                    let delivery = Delivery::new(key, envelope, sub.gate.clone());
+                    let delivery = Delivery::new(key, envelope, sub.gate.clone(), *now.get_or_insert_with(now_ms));
                     match deliver.iter_mut().find(|(other, _)| *other == source) {
                         Some((_, batch)) => batch.push(delivery),
-                        None => deliver.push((source, vec![delivery])),
+                        None => {
+                            let mut batch = Vec::with_capacity(total);
+                            batch.push(delivery);
+                            deliver.push((source, batch));
+                        }
                     }
                 }
                 Action::Settle(key, settlement) => {
@@ -280,6 +293,9 @@ impl<B: Broker> Engine<B> {
                 }
                 _ => {}
             }
+        }
+        if actions.capacity() <= SPARE {
+            self.spare.set(actions);
         }
         for (source, batch) in deliver {
             self.tell(source, Told::Deliver(batch));

@@ -93,6 +93,18 @@ pub(crate) struct Publish(pub(crate) Vec<Outgoing>);
 pub(crate) struct Pull {
     pub(crate) source: SourceId,
     pub(crate) max: usize,
+    pub(crate) how: How,
+}
+
+/// What a pull is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum How {
+    /// Waits for deliveries, and hands them out.
+    Wait,
+    /// Waits for deliveries, and gives them back: somebody wants to know whether there are any.
+    Probe,
+    /// Hands out what is there now.
+    Now,
 }
 
 /// What came of a pull.
@@ -174,7 +186,7 @@ impl<B: Broker> Handler<Pull> for Transport<B> {
     type Result = ResponseFuture<Pulled>;
     fn handle(&mut self, pull: Pull, _: &mut Self::Context) -> Self::Result {
         let engine = self.engine.clone();
-        Box::pin(async move { engine.pull(pull.source, pull.max).await })
+        Box::pin(async move { engine.pull(pull.source, pull.max, pull.how).await })
     }
 }
 

@@ -5,7 +5,7 @@ use std::{rc::Rc, time::Duration};
 use postroom_core::{Broker, ErrorKind, Source, TransportError, protocol::SourceId};
 
 use super::{
-    Pulled,
+    How, Pulled,
     engine::{Engine, Phase},
 };
 use crate::board::Health;
@@ -16,13 +16,17 @@ const PULL: Duration = Duration::from_secs(15);
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 
 impl<B: Broker> Engine<B> {
-    pub(super) async fn pull(self: Rc<Self>, source: SourceId, max: usize) -> Pulled {
+    pub(super) async fn pull(self: Rc<Self>, source: SourceId, max: usize, how: How) -> Pulled {
         let Some(sub) = self.subs.get(source.0 as usize) else { return Pulled::Stopped };
         let mut pause = FIRST_PAUSE;
         loop {
+            if how == How::Now && self.link.borrow().is_none() {
+                return Pulled::Took(0);
+            }
             let Some(link) = self.linked(Phase::Running).await else { return Pulled::Stopped };
             let Some(from) = link.sources.get(source.0 as usize) else { return Pulled::Stopped };
             let pulling = Pulling::new(&self, source);
+            let hurry = (how == How::Now).then(|| hurry(from.clone()));
             // Never dropped half-way but with its whole connection.
             let pulled = tokio::time::timeout(PULL, from.pull(max)).await.unwrap_or_else(|_| {
                 Err(TransportError::new(
@@ -38,8 +42,17 @@ impl<B: Broker> Engine<B> {
                         drop(incoming);
                         continue;
                     }
-                    let (at, mut actions) = (crate::clock::now(), Vec::with_capacity(taken));
-                    let over = self.budget.as_ref().map_or(0, |budget| budget.claim(taken));
+                    let (at, mut actions) = (crate::clock::now(), self.spare.take());
+                    drop(hurry);
+                    let over = match (how, &self.budget) {
+                        // Claimed all the same: what goes back is refunded.
+                        (How::Probe, budget) => {
+                            budget.as_ref().map(|budget| budget.claim(taken));
+                            taken
+                        }
+                        (_, Some(budget)) => budget.claim(taken),
+                        (_, None) => 0,
+                    };
                     {
                         let mut ledger = self.ledger.borrow_mut();
                         for (index, one) in incoming.into_iter().enumerate() {
@@ -74,6 +87,25 @@ impl<B: Broker> Engine<B> {
                 }
             }
         }
+    }
+}
+
+/// How long a pull for what is there now may wait for it.
+const NOW: Duration = Duration::from_millis(100);
+
+/// Wakes a source in a moment, unless it is dropped before.
+fn hurry<S: Source>(source: Rc<S>) -> Hurry {
+    Hurry(actix::spawn(async move {
+        tokio::time::sleep(NOW).await;
+        source.wake();
+    }))
+}
+
+struct Hurry(tokio::task::JoinHandle<()>);
+
+impl Drop for Hurry {
+    fn drop(&mut self) {
+        self.0.abort();
     }
 }
 

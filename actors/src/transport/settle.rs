@@ -92,7 +92,7 @@ impl<B: Broker> Engine<B> {
             let silent = TransportError::new(ErrorKind::Connection, format!("no answer to a settle within {CALL:?}"));
             return self.broke(link.epoch, &silent);
         };
-        let (mut actions, mut again, mut broken) = (Vec::new(), Vec::new(), None);
+        let (mut actions, mut again, mut broken) = (self.spare.take(), Vec::new(), None);
         let mut soonest: Option<Duration> = None;
         {
             let mut ledger = self.ledger.borrow_mut();

@@ -49,23 +49,14 @@ pub(crate) fn whole(record: &FailedRecord) -> Map<String, Value> {
     object
 }
 
-/// The run that a handler ended for good, where it is not among the errored attempts.
-fn last_run(envelope: &Envelope) -> Option<Attempt> {
-    let track = envelope.track.as_deref()?;
-    let failure = track.failure.as_ref().filter(|failure| failure.reason == Reason::Final)?;
-    let noted = track.history.last().is_some_and(|last| last.at == failure.at);
-    (!noted).then(|| Attempt::new(failure.at, AttemptKind::Error, &failure.error, None))
-}
-
 /// How many runs ended in an error.
 pub(crate) fn attempts(envelope: &Envelope) -> u32 {
-    envelope.attempts().saturating_add(u32::from(last_run(envelope).is_some()))
+    envelope.attempts()
 }
 
 /// The runs that ended in an error, as far as they are remembered.
 pub(crate) fn history(envelope: &Envelope) -> Vec<Attempt> {
-    let noted = envelope.track.iter().flat_map(|track| track.history.iter().cloned());
-    noted.chain(last_run(envelope)).collect()
+    envelope.track.iter().flat_map(|track| track.history.iter().cloned()).collect()
 }
 
 /// The last error's own kind: what a handler gave up for good, it returned.

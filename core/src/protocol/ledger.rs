@@ -9,7 +9,7 @@ use std::{sync::Arc, time::Duration};
 use slotmap::SlotMap;
 
 use crate::{
-    DeliveryCount, Envelope, Incoming, Settled, Settlement, Text,
+    DeliveryCount, Envelope, Incoming, MessageId, Settled, Settlement, Text,
     envelope::Timestamp,
     policy::{Order, Outcome, RetryPolicy, Unhandled, Verdict, verdict},
     protocol::{lanes::Lanes, replace},
@@ -199,12 +199,20 @@ pub struct Ledger<T> {
     entries: SlotMap<Key, Entry<T>>,
     lanes: Lanes<Line, Key>,
     rules: Vec<SourceRules>,
+    /// The suspect of a lane whose connection ended under its run: coming back does not mean that this process died.
+    survived: Vec<(SourceId, MessageId)>,
     draining: bool,
 }
 
 impl<T> Default for Ledger<T> {
     fn default() -> Self {
-        Self { entries: SlotMap::with_key(), lanes: Lanes::default(), rules: Vec::new(), draining: false }
+        Self {
+            entries: SlotMap::with_key(),
+            lanes: Lanes::default(),
+            rules: Vec::new(),
+            survived: Vec::new(),
+            draining: false,
+        }
     }
 }
 
@@ -291,7 +299,8 @@ impl<T: Clone> Ledger<T> {
         };
         let handover = delivered.unwrap_or(1);
         let suspect = !rules.lane && handover >= rules.suspect_from();
-        let died = rules.died(delivered);
+        let survived = |(of, id): &(SourceId, MessageId)| *of == source && *id == envelope.id;
+        let died = rules.died(delivered) && !self.survived.iter().any(survived);
         let draining = self.draining;
         let crashed = died && envelope.track.as_ref().map_or(1, |track| track.starts) >= rules.lane_starts();
         let entry = Entry { source, token, envelope, position, phase: Phase::Open, line: None, died };
@@ -427,7 +436,13 @@ impl<T: Clone> Ledger<T> {
         let judged = verdict(&end.outcome, &rules.retry, rules.unhandled, attempts, self.draining, end.random);
         match judged {
             Verdict::Ack => self.settle(key, Settlement::Ack, Tally::Acked, actions),
-            Verdict::Release => self.release(key, Tally::Released, actions),
+            Verdict::Release if end.done.is_empty() => self.release(key, Tally::Released, actions),
+            Verdict::Release => {
+                // Uncounted, but its done-marks must survive.
+                let replacement = Arc::new(replace::marked(&entry.envelope, &end.done));
+                self.settle(key, Settlement::Retry { replacement, after: Duration::ZERO }, Tally::Released, actions);
+                self.recall(key, actions);
+            }
             Verdict::Retry { after } => {
                 let unhandled = Outcome::errored(crate::AttemptKind::Error, "no handler takes its type");
                 let outcome = if end.outcome == Outcome::Unhandled { &unhandled } else { &end.outcome };
@@ -515,7 +530,14 @@ impl<T: Clone> Ledger<T> {
         let Some(entry) = self.entries.get_mut(key) else { return };
         match entry.phase {
             // Its end is still to come.
-            Phase::Open => entry.phase = Phase::Lost,
+            Phase::Open => {
+                entry.phase = Phase::Lost;
+                let (source, id) = (entry.source, entry.envelope.id.clone());
+                if self.rules.get(source.0 as usize).is_some_and(|rules| rules.lane) {
+                    self.survived.retain(|(of, _)| *of != source);
+                    self.survived.push((source, id));
+                }
+            }
             Phase::Lost => {}
             // Its handler was still running at the grace, whatever the broker would have said.
             Phase::Settling(Tally::Abandoned) => self.gone(key, Tally::Abandoned, actions),

@@ -4,16 +4,22 @@ use crate::{
     Envelope, Text,
     envelope::Timestamp,
     policy::Outcome,
-    track::{Attempt, Failure, MAX_HISTORY, Origin, Reason, Track, record_id},
+    track::{Attempt, AttemptKind, Failure, MAX_HISTORY, Origin, Reason, Track, record_id},
 };
 
 fn note(track: &mut Track, outcome: &Outcome, done: &[Text], at: Timestamp) {
-    if let Outcome::Errored { kind, error, handler, .. } = outcome {
+    // A run that ended for good is an attempt as well; what no handler has seen is none.
+    let erred = match outcome {
+        Outcome::Errored { kind, error, handler, .. } => Some((*kind, error, handler)),
+        Outcome::Final { error, handler } => Some((AttemptKind::Error, error, handler)),
+        Outcome::Done | Outcome::Undecodable { .. } | Outcome::Unhandled | Outcome::NotStarted => None,
+    };
+    if let Some((kind, error, handler)) = erred {
         track.attempts = track.attempts.saturating_add(1);
         if track.history.len() >= MAX_HISTORY {
             track.history.remove(0);
         }
-        track.history.push(Attempt::new(at, *kind, error, handler.clone()));
+        track.history.push(Attempt::new(at, kind, error, handler.clone()));
     }
     for name in done {
         if !track.done.contains(name) {
@@ -30,6 +36,14 @@ pub fn retried(envelope: &Envelope, outcome: &Outcome, done: &[Text], at: Timest
     next
 }
 
+/// The envelope that goes back uncounted, with the handlers marked that are done with it.
+#[must_use]
+pub fn marked(envelope: &Envelope, done: &[Text]) -> Envelope {
+    let mut next = envelope.clone();
+    note(next.track_mut(), &Outcome::NotStarted, done, 0);
+    next
+}
+
 /// The record of a message that is given up at `at`.
 #[must_use]
 pub fn failed(
@@ -43,17 +57,20 @@ pub fn failed(
 ) -> Envelope {
     let mut record = envelope.clone();
     let track = record.track_mut();
-    note(track, outcome, done, at);
+    if reason != Reason::Crashed {
+        // No run of a crashed one ended with an error: its starts had no end.
+        note(track, outcome, done, at);
+    }
     let id = record_id(origin, &envelope.id, position, track.round);
     let (error_kind, error) = match outcome {
         Outcome::Errored { kind, error, .. } => (Some(*kind), error.clone()),
         // Of a crash no handler said anything.
-        Outcome::Final { error, .. } if reason == Reason::Final => (Some(crate::AttemptKind::Error), error.clone()),
+        Outcome::Final { error, .. } if reason == Reason::Final => (Some(AttemptKind::Error), error.clone()),
         Outcome::Final { error, .. } | Outcome::Undecodable { error } => (None, error.clone()),
         Outcome::Unhandled => (None, no_handler(envelope)),
         Outcome::Done | Outcome::NotStarted => (None, Text::new()),
     };
-    let error = Attempt::new(at, crate::AttemptKind::Error, &error, None).error;
+    let error = Attempt::new(at, AttemptKind::Error, &error, None).error;
     let mut failure = Failure::new(id, reason, error, at);
     failure.error_kind = error_kind;
     track.failure = Some(failure);
