@@ -2,9 +2,24 @@
 
 use std::sync::Arc;
 
-use sqlx::{SqliteConnection, query, sqlite::SqliteRow};
+use sqlx::{Row, SqliteConnection, query};
 
-use crate::{arrivals::Bell, clock, work::Work};
+use crate::{
+    arrivals::Bell,
+    clock, error,
+    pack::pack,
+    work::{Frame, Work, framed},
+};
+
+/// What is read first is what is taken then: a transaction of ours is immediate, so nobody writes in between.
+const CLAIM: [&str; 2] = framed!(
+    "SELECT count(*), group_concat(",
+    pack!(),
+    ", '') FROM (SELECT * FROM postroom_message WHERE place = ? AND state = 0 ORDER BY at, id LIMIT ?); \
+     UPDATE postroom_message \
+         SET state = 1, at = ?, owner = ?, generation = generation + 1, delivered = delivered + 1 \
+         WHERE id IN (SELECT id FROM postroom_message WHERE place = ? AND state = 0 ORDER BY at, id LIMIT ?)"
+);
 
 /// Takes the oldest that are ready.
 pub(crate) struct Claim {
@@ -14,30 +29,46 @@ pub(crate) struct Claim {
     pub(crate) max: i64,
 }
 
-/// The columns before those of the envelope: id, generation, delivered.
-pub(crate) const BEFORE: usize = 3;
+/// What was taken, as a pack.
+#[derive(Default)]
+pub(crate) struct Taken {
+    pub(crate) count: i64,
+    pub(crate) pack: Vec<u8>,
+}
 
 impl Work for Claim {
-    type Answer = Vec<SqliteRow>;
+    type Answer = Taken;
 
     fn is_single(&self) -> bool {
         true
     }
 
-    async fn run(&mut self, on: &mut SqliteConnection) -> Result<Vec<SqliteRow>, sqlx::Error> {
-        let sql = "UPDATE postroom_message \
-             SET state = 1, at = ?, owner = ?, generation = generation + 1, delivered = delivered + 1 \
-             WHERE id IN (SELECT id FROM postroom_message WHERE place = ? AND state = 0 ORDER BY at, id LIMIT ?) \
-             RETURNING id, generation, delivered, message_id, type, key, content_type, headers, body";
-        // The lease begins when the claim runs, not when it was queued.
-        let until = clock::now().saturating_add(self.lease);
-        query(sql).bind(until).bind(&*self.owner).bind(self.place).bind(self.max).fetch_all(on).await
+    async fn run(&mut self, on: &mut SqliteConnection, frame: Frame) -> Result<Taken, sqlx::Error> {
+        loop {
+            // The lease begins when the claim runs, not when it was queued.
+            let until = clock::now().saturating_add(self.lease);
+            let (place, max) = (self.place, self.max);
+            let claim = query(frame.of(&CLAIM));
+            let claim = claim.bind(place).bind(max).bind(until).bind(&*self.owner).bind(place).bind(max);
+            match claim.fetch_all(&mut *on).await {
+                // More than SQLite puts into one value: fewer will do.
+                Err(error) if error::is_too_large(&error) && max > 1 => {
+                    frame.undo(on).await;
+                    self.max = (max / 8).max(1);
+                }
+                Err(error) => return Err(error),
+                Ok(rows) => {
+                    let Some(row) = rows.first() else { return Ok(Taken::default()) };
+                    let pack: Option<&[u8]> = row.try_get_unchecked(1)?;
+                    return Ok(Taken { count: row.try_get_unchecked(0)?, pack: pack.unwrap_or_default().to_vec() });
+                }
+            }
+        }
     }
 
-    fn bells(&self, rows: &Vec<SqliteRow>) -> Vec<Bell> {
+    fn bells(&self, taken: &Taken) -> Vec<Bell> {
         // There may be more than were asked for.
-        let full = i64::try_from(rows.len()).is_ok_and(|taken| taken >= self.max);
-        full.then_some(Bell::Place(self.place)).into_iter().collect()
+        (taken.count >= self.max).then_some(Bell::Place(self.place)).into_iter().collect()
     }
 }
 
@@ -54,7 +85,7 @@ impl Work for GiveBack {
         self.sources.len() == 1
     }
 
-    async fn run(&mut self, on: &mut SqliteConnection) -> Result<(), sqlx::Error> {
+    async fn run(&mut self, on: &mut SqliteConnection, _: Frame) -> Result<(), sqlx::Error> {
         let sql =
             "UPDATE postroom_message SET state = 0, at = 0, owner = NULL WHERE place = ? AND state = 1 AND owner = ?";
         for (place, owner) in &self.sources {

@@ -15,6 +15,11 @@ pub(crate) fn is_busy(error: &sqlx::Error) -> bool {
     matches!(code(error), Some(5 | 6))
 }
 
+/// A value is larger than SQLite takes.
+pub(crate) fn is_too_large(error: &sqlx::Error) -> bool {
+    code(error) == Some(18)
+}
+
 /// A place that a row points to is gone.
 pub(crate) fn is_missing_place(error: &sqlx::Error) -> bool {
     error.as_database_error().is_some_and(sqlx::error::DatabaseError::is_foreign_key_violation)

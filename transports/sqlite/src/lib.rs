@@ -7,7 +7,7 @@
 //! - `work`, `writer`: every change is a work item; the writer runs them, several in one transaction where that saves a
 //!   wait for the disk, and tries again where the file is busy;
 //! - `readers`, `arrivals`: questions beside the writer, and who is told that messages came;
-//! - `headers`, `row`: an envelope as a row, and back;
+//! - `headers`, `row`, `pack`: an envelope as a row, and back;
 //! - `places`, `publish`, `claim`, `settle`, `upkeep`: the work;
 //! - `broker`, `source`, `powers`: the contract.
 
@@ -20,6 +20,7 @@ mod error;
 mod file;
 mod headers;
 mod open;
+mod pack;
 mod places;
 mod powers;
 mod publish;

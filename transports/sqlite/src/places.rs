@@ -8,7 +8,12 @@ use std::{
 use postroom_core::{ErrorKind, Name, Place, TransportError};
 use sqlx::{SqliteConnection, query, query_scalar};
 
-use crate::{arrivals::Bell, error::missing, file::File, work::Work};
+use crate::{
+    arrivals::Bell,
+    error::missing,
+    file::File,
+    work::{Frame, Work},
+};
 
 /// A place as the columns of `postroom_place`: kind, name, group.
 type Columns<'a> = (&'static str, &'a str, &'a str);
@@ -126,7 +131,7 @@ impl Work for Create {
         false
     }
 
-    async fn run(&mut self, on: &mut SqliteConnection) -> Result<i64, sqlx::Error> {
+    async fn run(&mut self, on: &mut SqliteConnection, _: Frame) -> Result<i64, sqlx::Error> {
         let topic = match self.kind {
             "group" => Some(self.one(on, ("topic", &self.name, ""), None).await?),
             _ => None,
@@ -147,7 +152,7 @@ impl Work for RemoveGroup {
         false
     }
 
-    async fn run(&mut self, on: &mut SqliteConnection) -> Result<bool, sqlx::Error> {
+    async fn run(&mut self, on: &mut SqliteConnection, _: Frame) -> Result<bool, sqlx::Error> {
         query("DELETE FROM postroom_message WHERE place = ?").bind(self.place).execute(&mut *on).await?;
         let gone = query("DELETE FROM postroom_place WHERE id = ?").bind(self.place).execute(on).await?;
         Ok(gone.rows_affected() > 0)

@@ -11,8 +11,8 @@ use crate::{
     error::{missing, translate},
     places::RemoveGroup,
     publish::{DELAYED, IN_FLIGHT, WAITING},
-    row,
-    work::Work,
+    row::Stored,
+    work::{Frame, Work},
 };
 
 /// How far from the front of the line the oldest is looked for: what comes back or falls due joins by its number.
@@ -124,7 +124,7 @@ impl Browse for Powers {
 fn browsed(row: &SqliteRow) -> Result<Browsed, sqlx::Error> {
     let (id, state, at): (i64, i64, i64) = (row.try_get(0)?, row.try_get(1)?, row.try_get(2)?);
     let delivered: i64 = row.try_get(3)?;
-    let (envelope, _) = row::read(row, BEFORE, id)?;
+    let (envelope, _) = Stored::of(row, BEFORE)?.envelope(id);
     let state = match state {
         IN_FLIGHT => State::InFlight,
         DELAYED => State::Delayed,
@@ -149,7 +149,7 @@ impl Work for Remove {
         true
     }
 
-    async fn run(&mut self, on: &mut SqliteConnection) -> Result<Vec<bool>, sqlx::Error> {
+    async fn run(&mut self, on: &mut SqliteConnection, _: Frame) -> Result<Vec<bool>, sqlx::Error> {
         let list: Vec<String> = self.handles.iter().flatten().map(ToString::to_string).collect();
         let sql =
             "DELETE FROM postroom_message WHERE id IN (SELECT value FROM json_each(?)) AND place = ? RETURNING id";

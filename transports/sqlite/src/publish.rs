@@ -5,7 +5,11 @@ use std::sync::{Arc, LazyLock};
 use postroom_core::{Envelope, Place};
 use sqlx::{Arguments, AssertSqlSafe, SqliteConnection, query_with, sqlite::SqliteArguments};
 
-use crate::{arrivals::Bell, row::columns, work::Work};
+use crate::{
+    arrivals::Bell,
+    row::columns,
+    work::{Frame, Work},
+};
 
 /// Waiting, in flight, delayed: the column `state`.
 pub(crate) const WAITING: i64 = 0;
@@ -126,7 +130,7 @@ impl Work for Publish {
         self.chunks().nth(1).is_none()
     }
 
-    async fn run(&mut self, on: &mut SqliteConnection) -> Result<(), sqlx::Error> {
+    async fn run(&mut self, on: &mut SqliteConnection, _: Frame) -> Result<(), sqlx::Error> {
         for chunk in self.chunks() {
             self.insert(chunk, on).await?;
         }

@@ -49,29 +49,45 @@ pub(crate) fn columns(envelope: &Envelope) -> Columns<'_> {
     }
 }
 
-/// An envelope, and how many of its headers were odd. From column `first` on the row has message_id, type, key,
-/// content_type, headers and body.
-pub(crate) fn read(row: &SqliteRow, first: usize, id: i64) -> Result<(Envelope, u32), sqlx::Error> {
-    // Unchecked, because other programs may write a text into a blob column, and the other way round.
-    let column = |at: usize| row.try_get_unchecked::<Option<&[u8]>, _>(first + at);
-    let (message_id, message_type, key, content_type) = (column(0)?, column(1)?, column(2)?, column(3)?);
-    let text = column(4)?.unwrap_or_default();
-    let body = Bytes::copy_from_slice(column(5)?.unwrap_or_default());
+/// The columns of an envelope as they lie in a row. Bytes, because other programs may write a text into a blob column,
+/// and the other way round.
+pub(crate) struct Stored<'a> {
+    pub(crate) message_id: Option<&'a [u8]>,
+    pub(crate) message_type: Option<&'a [u8]>,
+    pub(crate) key: Option<&'a [u8]>,
+    pub(crate) content_type: Option<&'a [u8]>,
+    pub(crate) headers: Option<&'a [u8]>,
+    pub(crate) body: Option<&'a [u8]>,
+}
 
-    let (headers, unreadable) = match text {
-        b"" => (Headers::default(), None),
-        text => match Headers::read(text) {
-            Some(headers) => (headers, None),
-            None => (Headers::default(), Some((UNREADABLE, text))),
-        },
-    };
-    let own = [(ID, message_id), (TYPE, message_type), (KEY, key), (CONTENT_TYPE, content_type)];
-    let own = own.into_iter().filter_map(|(name, value)| Some((name, value?)));
-    let others = headers.0.iter().map(|(name, value)| (&**name, &**value));
-    let fallback = Fallback { id: || foreign_id(id), message_type: None };
-    let odd = u32::from(unreadable.is_some());
-    let read = wire::read(own.chain(others).chain(unreadable), Prefix::Dash, body, fallback);
-    Ok((read.envelope, read.oddities.saturating_add(odd)))
+impl<'a> Stored<'a> {
+    /// From column `first` on the row has message_id, type, key, content_type, headers and body.
+    pub(crate) fn of(row: &'a SqliteRow, first: usize) -> Result<Self, sqlx::Error> {
+        let column = |at: usize| row.try_get_unchecked::<Option<&[u8]>, _>(first + at);
+        let (message_id, message_type, key, content_type) = (column(0)?, column(1)?, column(2)?, column(3)?);
+        Ok(Self { message_id, message_type, key, content_type, headers: column(4)?, body: column(5)? })
+    }
+
+    /// The envelope, and how many of its headers were odd.
+    pub(crate) fn envelope(&self, id: i64) -> (Envelope, u32) {
+        let text = self.headers.unwrap_or_default();
+        let body = Bytes::copy_from_slice(self.body.unwrap_or_default());
+        let (headers, unreadable) = match text {
+            b"" => (Headers::default(), None),
+            text => match Headers::read(text) {
+                Some(headers) => (headers, None),
+                None => (Headers::default(), Some((UNREADABLE, text))),
+            },
+        };
+        let own =
+            [(ID, self.message_id), (TYPE, self.message_type), (KEY, self.key), (CONTENT_TYPE, self.content_type)];
+        let own = own.into_iter().filter_map(|(name, value)| Some((name, value?)));
+        let others = headers.0.iter().map(|(name, value)| (&**name, &**value));
+        let fallback = Fallback { id: || foreign_id(id), message_type: None };
+        let odd = u32::from(unreadable.is_some());
+        let read = wire::read(own.chain(others).chain(unreadable), Prefix::Dash, body, fallback);
+        (read.envelope, read.oddities.saturating_add(odd))
+    }
 }
 
 /// The id of a message that has none that is valid.

@@ -8,7 +8,7 @@ use std::{
 };
 
 use postroom_core::{Envelope, Settled, Settlement};
-use sqlx::{Arguments, AssertSqlSafe, Row, SqliteConnection, query, query_scalar, query_with, sqlite::SqliteArguments};
+use sqlx::{Arguments, AssertSqlSafe, Row, SqliteConnection, query, query_with, sqlite::SqliteArguments};
 
 use crate::{
     arrivals::Bell,
@@ -16,16 +16,25 @@ use crate::{
     publish::{DELAYED, IN_FLIGHT, WAITING, roomy},
     row,
     source::Token,
-    work::Work,
+    work::{Frame, Work, framed},
 };
 
-const ACK: &str = "DELETE FROM postroom_message \
-     WHERE id IN (SELECT value FROM json_each(?)) AND generation = ? AND owner = ? AND state = 1 RETURNING id";
+/// Which of the deliveries are this owner's, and then what becomes of those.
+macro_rules! fenced {
+    ($change:literal) => {
+        framed!(
+            "SELECT group_concat(id) FROM postroom_message \
+                 WHERE id IN (SELECT value FROM json_each(?)) AND generation = ? AND owner = ? AND state = 1; ",
+            $change,
+            " WHERE id IN (SELECT value FROM json_each(?)) AND generation = ? AND owner = ? AND state = 1"
+        )
+    };
+}
+
+const ACK: [&str; 2] = fenced!("DELETE FROM postroom_message");
 // The owner stays, so that a second settle can be told from one that comes too late.
-const RELEASE: &str = "UPDATE postroom_message SET state = 0, at = 0, delivered = delivered - 1 \
-     WHERE id IN (SELECT value FROM json_each(?)) AND generation = ? AND owner = ? AND state = 1 RETURNING id";
-const EXTEND: &str = "UPDATE postroom_message SET at = ?4 \
-     WHERE id IN (SELECT value FROM json_each(?1)) AND generation = ?2 AND owner = ?3 AND state = 1 RETURNING id";
+const RELEASE: [&str; 2] = fenced!("UPDATE postroom_message SET state = 0, at = 0, delivered = delivered - 1");
+const EXTEND: [&str; 2] = fenced!("UPDATE postroom_message SET at = ?");
 
 /// The replacements that a statement has room for.
 const ROOMS: [usize; 3] = [1, 16, 128];
@@ -161,7 +170,7 @@ impl Settle {
     }
 }
 
-/// Runs one fenced statement; answers the ids that it concerned.
+/// Changes the deliveries of a run that are still the owner's; answers which.
 async fn fenced(
     sql: &'static str,
     (generation, run): (&i64, &Run),
@@ -169,12 +178,15 @@ async fn fenced(
     at: Option<i64>,
     on: &mut SqliteConnection,
 ) -> Result<HashSet<i64>, sqlx::Error> {
-    let mut asked = query_scalar(sql).bind(run.json()).bind(generation).bind(owner);
+    let list = run.json();
+    let mut asked = query(sql).bind(&list).bind(generation).bind(owner);
     if let Some(at) = at {
         asked = asked.bind(at);
     }
-    let ids: Vec<i64> = asked.fetch_all(on).await?;
-    Ok(ids.into_iter().collect())
+    let rows = asked.bind(&list).bind(generation).bind(owner).fetch_all(on).await?;
+    let Some(row) = rows.first() else { return Ok(HashSet::new()) };
+    let ids = row::text(row, 0)?.unwrap_or_default();
+    Ok(ids.split(',').filter_map(|id| id.parse().ok()).collect())
 }
 
 impl Work for Settle {
@@ -185,7 +197,7 @@ impl Work for Settle {
         self.acked.len() + self.released.len() + self.retried.len().div_ceil(most) == 1
     }
 
-    async fn run(&mut self, on: &mut SqliteConnection) -> Result<Vec<Settled>, sqlx::Error> {
+    async fn run(&mut self, on: &mut SqliteConnection, frame: Frame) -> Result<Vec<Settled>, sqlx::Error> {
         let mut told: Vec<Option<Settled>> = vec![None; self.tokens.len()];
         let mut mark = |items: &mut dyn Iterator<Item = (usize, i64)>, mut done: HashSet<i64>| {
             for (item, id) in items {
@@ -198,11 +210,11 @@ impl Work for Settle {
             }
         };
         for run in &self.acked {
-            let done = fenced(ACK, run, &self.owner, None, on).await?;
+            let done = fenced(frame.of(&ACK), run, &self.owner, None, on).await?;
             mark(&mut run.1.items.iter().copied(), done);
         }
         for run in &self.released {
-            let done = fenced(RELEASE, run, &self.owner, None, on).await?;
+            let done = fenced(frame.of(&RELEASE), run, &self.owner, None, on).await?;
             mark(&mut run.1.items.iter().copied(), done);
         }
         for chunk in self.retried.chunks(ROOMS.last().copied().unwrap_or(1)) {
@@ -253,11 +265,11 @@ impl Work for Extend {
         self.runs.len() == 1
     }
 
-    async fn run(&mut self, on: &mut SqliteConnection) -> Result<Vec<bool>, sqlx::Error> {
+    async fn run(&mut self, on: &mut SqliteConnection, frame: Frame) -> Result<Vec<bool>, sqlx::Error> {
         let mut kept = vec![false; self.count];
         for run in &self.runs {
             let until = clock::now().saturating_add(self.lease);
-            let done = fenced(EXTEND, run, &self.owner, Some(until), on).await?;
+            let done = fenced(frame.of(&EXTEND), run, &self.owner, Some(until), on).await?;
             for (item, id) in &run.1.items {
                 if let Some(kept) = kept.get_mut(*item) {
                     *kept = done.contains(id);

@@ -12,18 +12,17 @@ use std::{
 use postroom_core::{
     Extended, Incoming, Lease, Place, Position, Settled, Settlement, Source, Subscription, TransportError,
 };
-use sqlx::{Row, sqlite::SqliteRow};
 use tokio::{
     sync::Notify,
     time::{Instant, sleep_until},
 };
 
 use crate::{
-    claim::{BEFORE, Claim, GiveBack},
+    claim::{Claim, GiveBack},
     clock,
     error::missing,
     file::File,
-    row,
+    pack::{Packed, Unpack},
     settle::{Extend, Settle},
 };
 
@@ -98,24 +97,22 @@ impl SqliteSource {
     async fn claim(&self, max: usize) -> Result<Vec<Incoming<Token>>, TransportError> {
         let Open { place, owner, .. } = &*self.open;
         let max = i64::try_from(max.max(1)).unwrap_or(i64::MAX);
-        let rows = self.file.write(Claim { place: *place, owner: owner.clone(), lease: self.lease, max }).await?;
-        self.empty.store(rows.is_empty(), Ordering::Relaxed);
-        rows.iter()
-            .map(incoming)
-            .collect::<Result<_, _>>()
-            .map_err(|error| crate::error::translate(&self.file.path, error))
+        let taken = self.file.write(Claim { place: *place, owner: owner.clone(), lease: self.lease, max }).await?;
+        self.empty.store(taken.count == 0, Ordering::Relaxed);
+        let rows: Vec<_> = Unpack(&taken.pack).map(incoming).collect();
+        debug_assert_eq!(i64::try_from(rows.len()), Ok(taken.count), "the pack is whole");
+        Ok(rows)
     }
 }
 
-fn incoming(row: &SqliteRow) -> Result<Incoming<Token>, sqlx::Error> {
-    let (id, generation): (i64, i64) = (row.try_get(0)?, row.try_get(1)?);
-    let delivered: i64 = row.try_get(2)?;
-    let (envelope, oddities) = row::read(row, BEFORE, id)?;
+fn incoming(packed: Packed<'_>) -> Incoming<Token> {
+    let Packed { id, generation, delivered, stored } = packed;
+    let (envelope, oddities) = stored.envelope(id);
     let mut incoming = Incoming::new(Token { id, generation }, envelope);
     incoming.delivered = Some(u32::try_from(delivered).unwrap_or(u32::MAX));
     incoming.position = u64::try_from(id).map_or(Position::None, Position::Number);
     incoming.oddities = oddities;
-    Ok(incoming)
+    incoming
 }
 
 impl fmt::Debug for SqliteSource {

@@ -5,7 +5,7 @@ use sqlx::{Row, SqliteConnection, query};
 use crate::{
     arrivals::Bell,
     publish::{DELAYED, IN_FLIGHT},
-    work::Work,
+    work::{Frame, Work},
 };
 
 const PROMOTE: &str = "UPDATE postroom_message SET state = 0, since = at, at = 0 \
@@ -48,7 +48,7 @@ impl Work for Upkeep {
         self.due.len() == 1
     }
 
-    async fn run(&mut self, on: &mut SqliteConnection) -> Result<Kept, sqlx::Error> {
+    async fn run(&mut self, on: &mut SqliteConnection, _: Frame) -> Result<Kept, sqlx::Error> {
         let mut kept = Kept::new();
         let mut left = self.max;
         for (place, state) in &self.due {

@@ -8,15 +8,51 @@ use tokio::sync::oneshot;
 
 use crate::arrivals::{Arrivals, Bell};
 
+/// Whose the transaction is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Frame {
+    /// None is open: a work item of several statements brings its own.
+    Own,
+    /// The writer's, round several statements or items.
+    Shared,
+}
+
+/// A text of several statements, with a transaction round it and without. SQLite runs all of it in one call, which
+/// spares three or four hand-overs between threads.
+macro_rules! framed {
+    ($($part:expr),+ $(,)?) => {
+        [concat!("BEGIN IMMEDIATE; ", $($part),+, "; COMMIT"), concat!($($part),+)]
+    };
+}
+pub(crate) use framed;
+
+impl Frame {
+    pub(crate) fn of(self, [own, shared]: &[&'static str; 2]) -> &'static str {
+        if self == Self::Own { own } else { shared }
+    }
+
+    /// Undoes a failed text, as far as nobody else does.
+    pub(crate) async fn undo(self, on: &mut SqliteConnection) {
+        if self == Self::Own {
+            // It may be that nothing is open.
+            let _ = sqlx::raw_sql("ROLLBACK").execute(on).await;
+        }
+    }
+}
+
 /// A change. It may run more than once, where the file was busy or a neighbour in its transaction failed; only the last
 /// run counts.
 pub(crate) trait Work: Send + 'static {
     type Answer: Send + 'static;
 
-    /// Whether it is one statement, which needs no transaction round it.
+    /// Whether it is one call of SQLite, with a transaction of its own where it needs one.
     fn is_single(&self) -> bool;
 
-    fn run(&mut self, on: &mut SqliteConnection) -> impl Future<Output = Result<Self::Answer, sqlx::Error>> + Send;
+    fn run(
+        &mut self,
+        on: &mut SqliteConnection,
+        frame: Frame,
+    ) -> impl Future<Output = Result<Self::Answer, sqlx::Error>> + Send;
 
     /// Who is to be told, once it is committed.
     fn bells(&self, _answer: &Self::Answer) -> Vec<Bell> {
@@ -27,7 +63,7 @@ pub(crate) trait Work: Send + 'static {
 /// [`Work`] with the one who waits for its answer, whatever the answer's type.
 pub(crate) trait Job: Send {
     fn is_single(&self) -> bool;
-    fn run<'a>(&'a mut self, on: &'a mut SqliteConnection) -> Running<'a>;
+    fn run<'a>(&'a mut self, on: &'a mut SqliteConnection, frame: Frame) -> Running<'a>;
     fn finish(self: Box<Self>, end: Result<(), TransportError>, arrivals: &Arrivals);
 }
 
@@ -51,9 +87,9 @@ impl<W: Work> Job for Pending<W> {
         self.work.is_single()
     }
 
-    fn run<'a>(&'a mut self, on: &'a mut SqliteConnection) -> Running<'a> {
+    fn run<'a>(&'a mut self, on: &'a mut SqliteConnection, frame: Frame) -> Running<'a> {
         Box::pin(async move {
-            self.answer = Some(self.work.run(on).await?);
+            self.answer = Some(self.work.run(on, frame).await?);
             Ok(())
         })
     }

@@ -12,7 +12,7 @@ use tokio::{
 use crate::{
     arrivals::{Arrivals, Bell},
     error,
-    work::Job,
+    work::{Frame, Job},
 };
 
 /// The most work items in one transaction.
@@ -107,7 +107,13 @@ impl Writer {
         let began = Instant::now();
         loop {
             let result = match &mut *group {
-                [job] if job.is_single() => job.run(&mut self.connection).await,
+                [job] if job.is_single() => {
+                    let result = job.run(&mut self.connection, Frame::Own).await;
+                    if result.is_err() {
+                        Frame::Own.undo(&mut self.connection).await;
+                    }
+                    result
+                }
                 group => self.transaction(group).await,
             };
             match result {
@@ -124,7 +130,7 @@ impl Writer {
         sqlx::raw_sql("BEGIN IMMEDIATE").execute(&mut self.connection).await?;
         let mut result = Ok(());
         for job in group {
-            result = job.run(&mut self.connection).await;
+            result = job.run(&mut self.connection, Frame::Shared).await;
             if result.is_err() {
                 break;
             }
@@ -133,8 +139,7 @@ impl Writer {
             result = sqlx::raw_sql("COMMIT").execute(&mut self.connection).await.map(drop);
         }
         if result.is_err() {
-            // Some errors have rolled back already; then this one fails, and nothing is open either way.
-            let _ = sqlx::raw_sql("ROLLBACK").execute(&mut self.connection).await;
+            Frame::Own.undo(&mut self.connection).await;
         }
         result
     }
