@@ -21,12 +21,29 @@ static START: LazyLock<Instant> = LazyLock::new(Instant::now);
 
 /// Milliseconds of this process's monotonic clock, from 1.
 pub(crate) fn now_ms() -> u64 {
-    ms_of(Instant::now())
+    Tick::now().ms()
 }
 
-/// A reading of this process's clock in milliseconds, as [`now_ms`].
-pub(crate) fn ms_of(reading: Instant) -> u64 {
-    u64::try_from(reading.saturating_duration_since(*START).as_millis()).unwrap_or(u64::MAX).saturating_add(1)
+/// A reading of this process's monotonic clock, in nanoseconds: a number, because one is compared for each message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Tick(u64);
+
+impl Tick {
+    pub(crate) fn now() -> Self {
+        let elapsed = START.elapsed();
+        // Overflows after five centuries.
+        Self(elapsed.as_secs().wrapping_mul(1_000_000_000).wrapping_add(u64::from(elapsed.subsec_nanos())))
+    }
+
+    /// As [`now_ms`].
+    pub(crate) fn ms(self) -> u64 {
+        self.0 / 1_000_000 + 1
+    }
+
+    /// Whether this is more than some time after another reading.
+    pub(crate) fn is_past(self, other: Self, nanoseconds: u64) -> bool {
+        self.0.saturating_sub(other.0) > nanoseconds
+    }
 }
 
 /// One run of a delivery has ended.

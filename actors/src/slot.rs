@@ -11,14 +11,14 @@ use std::{
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
     task::Poll,
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use futures_util::FutureExt;
 use postroom_core::{AttemptKind, Envelope, Outcome, Text};
 
 use crate::{
-    gate::{Delivery, Ended, Gate, Quiet, Turn, ms_of, now_ms},
+    gate::{Delivery, Ended, Gate, Quiet, Tick, Turn, now_ms},
     guardian::{RestartPolicy, Restarts, panic_text},
     layer::{Layers, Next},
     queue::Queue,
@@ -27,10 +27,10 @@ use crate::{
 
 /// Ends are sent in batches of at most this many.
 const BATCH: usize = 32;
-/// A handler that took longer has its end sent at once.
-const QUICK: Duration = Duration::from_millis(1);
-/// No end waits longer for others to join it than this and one quick handler.
-const JOIN: Duration = Duration::from_millis(5);
+/// A handler that took longer, in nanoseconds, has its end sent at once.
+const QUICK: u64 = 1_000_000;
+/// No end waits longer for others to join it than this, in nanoseconds, and one quick handler.
+const JOIN: u64 = 5_000_000;
 
 /// What a slot runs: the one way in for functions and actors.
 pub(crate) trait Run: 'static {
@@ -107,7 +107,7 @@ pub(crate) async fn serve<R: Run>(seat: Seat, mut make: impl FnMut() -> R) {
             drop(turn);
             let gate = delivery.gate.clone();
             let ended = delivery.end(Outcome::errored(AttemptKind::Panicked, why.clone()));
-            seat.outbox.push(&gate, ended, Instant::now());
+            seat.outbox.push(&gate, ended, Tick::now());
         }
         seat.outbox.flush();
         (seat.panicked)(&why);
@@ -142,8 +142,8 @@ async fn work<R: Run>(seat: &Seat, run: &mut R) -> Leave {
                 }
             }
         };
-        let began = clock.take().unwrap_or_else(Instant::now);
-        if !delivery.may_start(ms_of(began)) {
+        let began = clock.take().unwrap_or_else(Tick::now);
+        if !delivery.may_start(began.ms()) {
             // Dropped, it is given back.
             continue;
         }
@@ -161,7 +161,7 @@ async fn work<R: Run>(seat: &Seat, run: &mut R) -> Leave {
         if first {
             tracing::trace!(id = %envelope.id, transport = %gate.transport, "started");
         }
-        seat.state.put(delivery, turn, ms_of(began));
+        seat.state.put(delivery, turn, began.ms());
         let outcome = attempt(seat, run, envelope, &gate).await;
         // Nothing there: the watcher found the thread blocked and ended the delivery.
         let Some((delivery, turn)) = seat.state.take() else { return Leave::Closed };
@@ -172,11 +172,11 @@ async fn work<R: Run>(seat: &Seat, run: &mut R) -> Leave {
             }
             _ => None,
         };
-        let now = Instant::now();
+        let now = Tick::now();
         if let Some(ended) = advance(delivery, outcome) {
             seat.outbox.push(&gate, ended, now);
         }
-        if now.saturating_duration_since(began) > QUICK || seat.outbox.waits_since(now) > JOIN {
+        if now.is_past(began, QUICK) || seat.outbox.is_late(now) {
             seat.outbox.flush();
         }
         if let Some(why) = broken {
@@ -206,8 +206,18 @@ async fn attempt<R: Run>(seat: &Seat, run: &mut R, envelope: Arc<Envelope>, gate
         }
     };
     let mut inner = pin!(AssertUnwindSafe(inner).catch_unwind());
-    let first = poll_fn(|cx| Poll::Ready(inner.as_mut().poll(cx))).await;
-    let ended = match first {
+    // A handler actor of this thread answers in its next turn: neither a timer nor a flush is made for that.
+    let mut again = true;
+    let soon = poll_fn(|cx| {
+        let polled = inner.as_mut().poll(cx);
+        if polled.is_pending() && std::mem::take(&mut again) {
+            // To the end of this thread's tasks: after the actor, which was woken before.
+            cx.waker().wake_by_ref();
+            return Poll::Pending;
+        }
+        Poll::Ready(polled)
+    });
+    let ended = match soon.await {
         Poll::Ready(ended) => ended,
         Poll::Pending => {
             seat.outbox.flush();
@@ -248,11 +258,11 @@ pub(crate) struct Outbox {
     pending: RefCell<Vec<(Arc<Gate>, Vec<Ended>)>>,
     count: Cell<usize>,
     /// Since when the oldest of them waits.
-    since: Cell<Option<Instant>>,
+    since: Cell<Option<Tick>>,
 }
 
 impl Outbox {
-    pub(crate) fn push(&self, gate: &Arc<Gate>, ended: Ended, now: Instant) {
+    pub(crate) fn push(&self, gate: &Arc<Gate>, ended: Ended, now: Tick) {
         let mut pending = self.pending.borrow_mut();
         match pending.iter_mut().find(|(other, _)| Arc::ptr_eq(other, gate)) {
             Some((_, batch)) => {
@@ -273,12 +283,9 @@ impl Outbox {
         }
     }
 
-    /// How long the oldest has waited by now.
-    fn waits_since(&self, now: Instant) -> Duration {
-        if self.count.get() == 0 {
-            return Duration::ZERO;
-        }
-        self.since.get().map_or(Duration::ZERO, |since| now.saturating_duration_since(since))
+    /// Whether the oldest has waited too long by now.
+    fn is_late(&self, now: Tick) -> bool {
+        self.count.get() > 0 && self.since.get().is_some_and(|since| now.is_past(since, JOIN))
     }
 
     pub(crate) fn flush(&self) {

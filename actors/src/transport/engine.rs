@@ -232,10 +232,10 @@ impl<B: Broker> Engine<B> {
     fn ended(&self, ended: Ended, at: Timestamp, actions: &mut Vec<Action>) {
         let Ended { key, outcome, done } = ended;
         let mut ledger = self.ledger.borrow_mut();
-        if outcome == Outcome::Unhandled && self.options.unhandled() == Unhandled::Ack {
+        if matches!(outcome, Outcome::Unhandled) && self.options.unhandled() == Unhandled::Ack {
             self.counters.ignored();
         }
-        let random = if outcome == Outcome::Done { 0.0 } else { fastrand::f64() };
+        let random = if matches!(outcome, Outcome::Done) { 0.0 } else { fastrand::f64() };
         ledger.step(Event::Ended(key, End { outcome, done, at, random }), actions);
     }
 

@@ -54,10 +54,18 @@ impl Permits {
     pub fn free(&mut self, now: Duration) -> usize {
         if self.prefetch == Prefetch::Auto {
             let elapsed = now.saturating_sub(self.measured);
-            if elapsed >= ADAPT_OVER {
+            let whole = elapsed >= ADAPT_OVER;
+            // All that may be held was finished early: a backlog need not wait to be taken in larger batches.
+            if whole || (self.finished >= self.limit && !elapsed.is_zero()) {
                 let rate = self.finished as f64 * ADAPT_OVER.as_secs_f64() / elapsed.as_secs_f64();
-                // Never jumps down by more than half: one slow message says little about the next.
-                let goal = (rate.ceil() as usize).max(self.limit / 2);
+                let rate = rate.ceil() as usize;
+                // Never jumps down by more than half: one slow message says little about the next. A short time says
+                // too little to go down, or up by more than double.
+                let goal = if whole {
+                    rate.max(self.limit / 2)
+                } else {
+                    rate.clamp(self.limit, self.limit.saturating_mul(2))
+                };
                 self.limit = goal.clamp(self.concurrency, MAX_ADAPTIVE);
                 self.finished = 0;
                 self.measured = now;
@@ -128,6 +136,28 @@ mod tests {
             let _ = permits.free(now);
         }
         assert_eq!(permits.limit(), 8);
+    }
+
+    #[test]
+    fn a_backlog_of_quick_messages_is_soon_taken_in_large_batches() {
+        let mut permits = Permits::new(Prefetch::Auto, 1);
+        let mut now = Duration::ZERO;
+        for _ in 0..12 {
+            let free = permits.free(now);
+            permits.take(free);
+            now += Duration::from_millis(2);
+            permits.give(free);
+        }
+        assert_eq!(permits.free(now), MAX_ADAPTIVE);
+        // A slow one is not: 30 ms each.
+        let mut permits = Permits::new(Prefetch::Auto, 1);
+        for _ in 0..12 {
+            let free = permits.free(now);
+            permits.take(free);
+            now += Duration::from_millis(30) * u32::try_from(free).unwrap();
+            permits.give(free);
+        }
+        assert!(permits.limit() <= 4, "{}", permits.limit());
     }
 
     #[test]
