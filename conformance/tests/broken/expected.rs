@@ -213,7 +213,12 @@ pub const ACTORS: &[Expected] = &[
         &["leases::a_long_handler_runs_once", "leases::a_blocking_handler_runs_once"],
         &["leases::leases_are_renewed_during_a_stop", "operations::the_original_stays_while_the_store_is_down"],
     ),
-    (ReleasesNothing, &["settling::what_has_not_started_goes_back_at_once"], &["settling"]),
+    (
+        ReleasesNothing,
+        &["settling::what_has_not_started_goes_back_at_once"],
+        // A suspect that is only looked for is released until the process is quiet.
+        &["settling", "leases::a_killer_among_innocents_is_failed_alone"],
+    ),
     (CountsNoDelivery, &["leases::a_killer_among_innocents_is_failed_alone"], &[]),
     (
         RetriesToTheTopic,
