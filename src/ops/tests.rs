@@ -1,3 +1,4 @@
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing, reason = "tests")]
 use std::{ops::ControlFlow, time::Duration};
 
 use postroom_core::Reason;
