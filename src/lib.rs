@@ -33,7 +33,7 @@
 //! - [`TransportOptions`], [`HandlerOptions`], [`Received`], [`HandlerError`]: transports and handlers;
 //! - [`ops`]: what operators ask: figures, failed records, groups;
 //! - [`testing`]: a node for tests, which says when it is idle and what was sent, retried and failed;
-//! - [`core`](postroom_core): envelope, contract and protocol, for those who write a broker.
+//! - [`core`]: envelope, contract and protocol, for those who write a broker.
 
 #[cfg(all(doctest, feature = "memory"))]
 #[doc = include_str!("../README.md")]
