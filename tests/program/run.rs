@@ -96,7 +96,8 @@ fn a_broker_that_is_away_is_tried_again_unless_fail_fast() {
 
 #[test]
 fn a_paused_consumer_ends_until_empty_and_says_why() {
-    let place = Place::with(&queue(&format!("failure = \"none\"\nretry = {{ max = 0 }}\n{}", handler("*", "h.sh", ""))));
+    let place =
+        Place::with(&queue(&format!("failure = \"none\"\nretry = {{ max = 0 }}\n{}", handler("*", "h.sh", ""))));
     place.script("h.sh", "exit 65");
     place.postroom("send orders x --id m1").exits(0);
     let done = place.postroom("run --until-empty --json").exits(1);

@@ -1,11 +1,11 @@
 //! The transport: a supervised actor that owns one broker connection, its in-flight registry, and the settle and
 //! publish buffers.
 //!
-//! - [`engine`]: the state, and the one place where the ledger's actions become calls;
-//! - [`link`]: connects, and connects again;
-//! - [`settle`], [`publish`], [`copy`]: the buffers, coalesced into batches;
-//! - [`pull`], [`upkeep`]: taking deliveries; renewals and `tend`;
-//! - [`handle`]: what the rest of the program holds of a transport.
+//! - `engine`: the state, and the one place where the ledger's actions become calls;
+//! - `link`: connects, and connects again;
+//! - `settle`, `publish`, `copy`: the buffers, coalesced into batches;
+//! - `pull`, `upkeep`: taking deliveries; renewals and `tend`;
+//! - `handle`: what the rest of the program holds of a transport.
 
 mod copy;
 mod engine;
