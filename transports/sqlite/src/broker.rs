@@ -116,7 +116,8 @@ impl Powers {
             if rows.is_empty() {
                 return Ok(answers);
             }
-            match file.write(Publish { now, rows }).await {
+            let publish = Publish::new(now, &rows).map_err(|error| error::translate(&file.path, error))?;
+            match file.write(publish).await {
                 Ok(()) => return Ok(answers),
                 // Nothing was stored. Asked anew, the one that is gone is unroutable, and the others have their places.
                 Err(error) if error.kind() == ErrorKind::Unroutable && error.to_string() == error::PLACE_GONE => {

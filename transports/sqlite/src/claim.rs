@@ -2,23 +2,25 @@
 
 use std::sync::Arc;
 
-use sqlx::{Row, SqliteConnection, query};
+use sqlx::{Row, SqliteConnection, query, sqlite::SqliteRow};
 
 use crate::{
     arrivals::Bell,
     clock, error,
-    pack::pack,
+    pack::{Unpack, pack},
     work::{Frame, Work, framed},
 };
 
-/// What is read first is what is taken then: a transaction of ours is immediate, so nobody writes in between.
-const CLAIM: [&str; 2] = framed!(
+/// What is read first is what is taken then: a transaction of ours is immediate, so nobody writes in between. `+?`,
+/// because SQLite plans a bare `LIMIT ?` anew each time it is bound.
+pub(crate) const CLAIM: [&str; 2] = framed!(
     "SELECT count(*), group_concat(",
     pack!(),
-    ", '') FROM (SELECT * FROM postroom_message WHERE place = ? AND state = 0 ORDER BY at, id LIMIT ?); \
+    ", '') FROM postroom_message \
+         WHERE id IN (SELECT id FROM postroom_message WHERE place = ? AND state = 0 ORDER BY at, id LIMIT +?); \
      UPDATE postroom_message \
          SET state = 1, at = ?, owner = ?, generation = generation + 1, delivered = delivered + 1 \
-         WHERE id IN (SELECT id FROM postroom_message WHERE place = ? AND state = 0 ORDER BY at, id LIMIT ?)"
+         WHERE id IN (SELECT id FROM postroom_message WHERE place = ? AND state = 0 ORDER BY at, id LIMIT +?)"
 );
 
 /// Takes the oldest that are ready.
@@ -29,11 +31,19 @@ pub(crate) struct Claim {
     pub(crate) max: i64,
 }
 
-/// What was taken, as a pack.
+/// What was taken.
 #[derive(Default)]
 pub(crate) struct Taken {
     pub(crate) count: i64,
-    pub(crate) pack: Vec<u8>,
+    row: Option<SqliteRow>,
+}
+
+impl Taken {
+    /// The rows. Not copied: a pack can be large.
+    pub(crate) fn pack(&self) -> Result<Unpack<'_>, sqlx::Error> {
+        let pack = self.row.as_ref().map(|row| row.try_get_unchecked::<Option<&[u8]>, _>(1)).transpose()?;
+        Ok(Unpack(pack.flatten().unwrap_or_default()))
+    }
 }
 
 impl Work for Claim {
@@ -58,9 +68,9 @@ impl Work for Claim {
                 }
                 Err(error) => return Err(error),
                 Ok(rows) => {
-                    let Some(row) = rows.first() else { return Ok(Taken::default()) };
-                    let pack: Option<&[u8]> = row.try_get_unchecked(1)?;
-                    return Ok(Taken { count: row.try_get_unchecked(0)?, pack: pack.unwrap_or_default().to_vec() });
+                    let row = rows.into_iter().next();
+                    let count = row.as_ref().map(|row| row.try_get(0)).transpose()?.unwrap_or(0);
+                    return Ok(Taken { count, row });
                 }
             }
         }
@@ -71,6 +81,9 @@ impl Work for Claim {
         (taken.count >= self.max).then_some(Bell::Place(self.place)).into_iter().collect()
     }
 }
+
+pub(crate) const GIVE_BACK: &str =
+    "UPDATE postroom_message SET state = 0, at = 0, owner = NULL WHERE place = ? AND state = 1 AND owner = ?";
 
 /// Gives back all that some sources hold.
 pub(crate) struct GiveBack {
@@ -86,10 +99,8 @@ impl Work for GiveBack {
     }
 
     async fn run(&mut self, on: &mut SqliteConnection, _: Frame) -> Result<(), sqlx::Error> {
-        let sql =
-            "UPDATE postroom_message SET state = 0, at = 0, owner = NULL WHERE place = ? AND state = 1 AND owner = ?";
         for (place, owner) in &self.sources {
-            query(sql).bind(place).bind(&**owner).execute(&mut *on).await?;
+            query(GIVE_BACK).bind(place).bind(&**owner).execute(&mut *on).await?;
         }
         Ok(())
     }

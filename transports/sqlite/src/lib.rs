@@ -22,6 +22,8 @@ mod headers;
 mod open;
 mod pack;
 mod places;
+#[cfg(test)]
+mod plans;
 mod powers;
 mod publish;
 mod readers;

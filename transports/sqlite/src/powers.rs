@@ -32,7 +32,7 @@ async fn counts(on: &mut SqliteConnection, place: i64) -> Result<Counts, sqlx::E
     // One statement, so that the figures are of one moment.
     let sql = "SELECT state, count(*), NULL FROM postroom_message WHERE place = ?1 GROUP BY state \
          UNION ALL SELECT NULL, NULL, min(since) FROM \
-             (SELECT since FROM postroom_message WHERE place = ?1 AND state = 0 ORDER BY at, id LIMIT ?2)";
+             (SELECT since FROM postroom_message WHERE place = ?1 AND state = 0 ORDER BY at, id LIMIT +?2)";
     for row in query(sql).bind(place).bind(FRONT).fetch_all(on).await? {
         let (state, n): (Option<i64>, Option<i64>) = (row.try_get(0)?, row.try_get(1)?);
         let n = n.and_then(|n| u64::try_from(n).ok());
@@ -53,6 +53,28 @@ const SHOWN: &str =
     "SELECT id, state, at, delivered, message_id, type, key, content_type, headers, body FROM postroom_message";
 /// The columns of [`SHOWN`] before the envelope's.
 const BEFORE: usize = 4;
+
+/// Place, after, how many. State by state: each is a walk along one index, also beside a large place of another name.
+pub(crate) fn page_sql(states: &[i64]) -> String {
+    let ids = states.iter().map(|state| {
+        let start = if *state == WAITING { "AND at = 0" } else { "" };
+        format!(
+            "SELECT * FROM (SELECT id FROM postroom_message INDEXED BY postroom_message_line \
+             WHERE place = ?1 AND state = {state} {start} AND id > ?2 ORDER BY id LIMIT +?3)"
+        )
+    });
+    format!("{SHOWN} WHERE id IN ({}) ORDER BY id LIMIT +?3", ids.collect::<Vec<_>>().join(" UNION ALL "))
+}
+
+/// Place, message or record id.
+pub(crate) fn find_sql() -> String {
+    format!(
+        "{SHOWN} WHERE id IN (SELECT id FROM postroom_message INDEXED BY postroom_message_id \
+             WHERE message_id = ?2 AND place = ?1 \
+         UNION SELECT id FROM postroom_message INDEXED BY postroom_message_record \
+             WHERE place = ?1 AND record = ?2) ORDER BY id"
+    )
+}
 
 impl Browse for Powers {
     async fn page(
@@ -78,18 +100,7 @@ impl Browse for Powers {
             Some(State::InFlight) => &[IN_FLIGHT],
             Some(State::Delayed) => &[DELAYED],
         };
-        // State by state: each is then a walk along one index, also beside a large place of another name.
-        let ids: Vec<String> = states
-            .iter()
-            .map(|state| {
-                let order = if *state == WAITING { "AND at = 0" } else { "" };
-                format!(
-                    "SELECT * FROM (SELECT id FROM postroom_message WHERE place = ?1 AND state = {state} {order} \
-                     AND id > ?2 ORDER BY id LIMIT ?3)"
-                )
-            })
-            .collect();
-        let sql = format!("{SHOWN} WHERE id IN ({}) ORDER BY id LIMIT ?3", ids.join(" UNION ALL "));
+        let sql = page_sql(states);
         let limit = i64::try_from(max + 1).unwrap_or(i64::MAX);
         let rows = file
             .ask(async |on| query(AssertSqlSafe(sql.as_str())).bind(id).bind(after).bind(limit).fetch_all(on).await);
@@ -103,11 +114,7 @@ impl Browse for Powers {
     async fn find(&self, place: &Place, wanted: &str) -> Result<Vec<Browsed>, TransportError> {
         let file = self.open()?;
         let id = self.places.holding(file, place).await?;
-        let sql = format!(
-            "{SHOWN} WHERE id IN (SELECT id FROM postroom_message INDEXED BY postroom_message_id \
-                 WHERE message_id = ?2 AND place = ?1 \
-             UNION SELECT id FROM postroom_message WHERE place = ?1 AND record = ?2) ORDER BY id"
-        );
+        let sql = find_sql();
         let rows = file.ask(async |on| query(AssertSqlSafe(sql.as_str())).bind(id).bind(wanted).fetch_all(on).await);
         let found = rows.await?.iter().map(browsed).collect::<Result<_, _>>();
         found.map_err(|error| translate(&file.path, error))

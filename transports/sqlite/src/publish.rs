@@ -3,7 +3,7 @@
 use std::sync::{Arc, LazyLock};
 
 use postroom_core::{Envelope, Place};
-use sqlx::{Arguments, AssertSqlSafe, SqliteConnection, query_with, sqlite::SqliteArguments};
+use sqlx::{Arguments, AssertSqlSafe, SqliteConnection, error::BoxDynError, query_with, sqlite::SqliteArguments};
 
 use crate::{
     arrivals::Bell,
@@ -57,91 +57,104 @@ pub(crate) fn roomy(statements: &[(usize, Arc<str>)], rows: usize) -> (usize, Ar
 /// One message for one place.
 pub(crate) struct New {
     pub(crate) to: i64,
-    pub(crate) is_topic: bool,
-    pub(crate) keeps_records: bool,
-    /// When it is due, where it is delayed.
-    pub(crate) due: Option<i64>,
-    pub(crate) envelope: Arc<Envelope>,
+    is_topic: bool,
+    keeps_records: bool,
+    due: Option<i64>,
+    envelope: Arc<Envelope>,
 }
 
 impl New {
+    /// `due` is when it is due, where it is delayed.
     pub(crate) fn addressed(to: i64, place: &Place, due: Option<i64>, envelope: Arc<Envelope>) -> Self {
         let (is_topic, keeps_records) = (matches!(place, Place::Topic(_)), matches!(place, Place::Store(_)));
         Self { to, is_topic, keeps_records, due, envelope }
     }
+
+    fn put(&self, values: &mut SqliteArguments, now: i64) -> Result<(), BoxDynError> {
+        let columns = columns(&self.envelope);
+        let (state, at) = self.due.map_or((WAITING, 0), |due| (DELAYED, due));
+        values.add(self.to)?;
+        values.add(state)?;
+        values.add(at)?;
+        values.add(now)?;
+        values.add(columns.message_id)?;
+        values.add(columns.message_type)?;
+        values.add(columns.key)?;
+        values.add(columns.content_type)?;
+        values.add(columns.headers)?;
+        values.add(columns.record.filter(|_| self.keeps_records))?;
+        values.add(&*self.envelope.body)
+    }
+
+    fn bell(&self) -> Bell {
+        if self.is_topic { Bell::Topic(self.to) } else { Bell::Place(self.to) }
+    }
 }
 
-/// Messages that are stored all or none.
+struct Insert {
+    sql: Arc<str>,
+    values: SqliteArguments,
+}
+
+/// Messages that are stored all or none. They are put into statements by the caller, so that the writer's thread only
+/// writes.
 pub(crate) struct Publish {
-    pub(crate) now: i64,
-    pub(crate) rows: Vec<New>,
+    inserts: Vec<Insert>,
+    bells: Vec<Bell>,
 }
 
 impl Publish {
-    /// The rows, in statements.
-    fn chunks(&self) -> impl Iterator<Item = &[New]> {
-        let most = ROOMS.last().copied().unwrap_or(1);
-        let mut left = self.rows.as_slice();
-        std::iter::from_fn(move || {
-            let first = left.first()?;
-            let mut bytes = 0;
-            let fits = |row: &&New| {
-                bytes += row.envelope.body.len();
-                row.is_topic == first.is_topic && bytes <= BYTES
-            };
-            let fitting = left.iter().take(most).take_while(fits).count().max(1);
-            let (chunk, rest) = left.split_at(fitting);
-            left = rest;
-            Some(chunk)
-        })
-    }
-
-    async fn insert(&self, chunk: &[New], on: &mut SqliteConnection) -> Result<(), sqlx::Error> {
-        let to_topic = chunk.first().is_some_and(|row| row.is_topic);
-        let (_, sql) = roomy(if to_topic { &TO_TOPIC } else { &TO_PLACE }, chunk.len());
-        let mut values = SqliteArguments::default();
-        values.reserve(chunk.len() * FIELDS, 0);
-        let put = |values: &mut SqliteArguments, row: &New| {
-            let columns = columns(&row.envelope);
-            let (state, at) = row.due.map_or((WAITING, 0), |due| (DELAYED, due));
-            values.add(row.to)?;
-            values.add(state)?;
-            values.add(at)?;
-            values.add(self.now)?;
-            values.add(columns.message_id)?;
-            values.add(columns.message_type)?;
-            values.add(columns.key)?;
-            values.add(columns.content_type)?;
-            values.add(columns.headers)?;
-            values.add(columns.record.filter(|_| row.keeps_records))?;
-            values.add(&*row.envelope.body)
-        };
-        for row in chunk {
-            put(&mut values, row).map_err(sqlx::Error::Encode)?;
+    pub(crate) fn new(now: i64, rows: &[New]) -> Result<Self, sqlx::Error> {
+        let mut inserts = Vec::new();
+        for chunk in chunks(rows) {
+            let to_topic = chunk.first().is_some_and(|row| row.is_topic);
+            let (_, sql) = roomy(if to_topic { &TO_TOPIC } else { &TO_PLACE }, chunk.len());
+            let mut values = SqliteArguments::default();
+            values.reserve(chunk.len() * FIELDS, 0);
+            for row in chunk {
+                row.put(&mut values, now).map_err(sqlx::Error::Encode)?;
+            }
+            inserts.push(Insert { sql, values });
         }
-        query_with(AssertSqlSafe(sql), values).execute(on).await.map(drop)
+        let mut bells: Vec<_> = rows.iter().filter(|row| row.due.is_none()).map(New::bell).collect();
+        bells.dedup();
+        Ok(Self { inserts, bells })
     }
+}
+
+/// The rows, statement by statement.
+fn chunks(mut left: &[New]) -> impl Iterator<Item = &[New]> {
+    let most = ROOMS.last().copied().unwrap_or(1);
+    std::iter::from_fn(move || {
+        let first = left.first()?;
+        let mut bytes = 0;
+        let fits = |row: &&New| {
+            bytes += row.envelope.body.len();
+            row.is_topic == first.is_topic && bytes <= BYTES
+        };
+        let fitting = left.iter().take(most).take_while(fits).count().max(1);
+        let (chunk, rest) = left.split_at(fitting);
+        left = rest;
+        Some(chunk)
+    })
 }
 
 impl Work for Publish {
     type Answer = ();
 
     fn is_single(&self) -> bool {
-        self.chunks().nth(1).is_none()
+        self.inserts.len() == 1
     }
 
     async fn run(&mut self, on: &mut SqliteConnection, _: Frame) -> Result<(), sqlx::Error> {
-        for chunk in self.chunks() {
-            self.insert(chunk, on).await?;
+        for Insert { sql, values } in &self.inserts {
+            // The values are shared, not copied: they may be needed once more.
+            query_with(AssertSqlSafe(sql.clone()), values.clone()).execute(&mut *on).await?;
         }
         Ok(())
     }
 
     fn bells(&self, (): &()) -> Vec<Bell> {
-        let ready = self.rows.iter().filter(|row| row.due.is_none());
-        let mut bells: Vec<_> =
-            ready.map(|row| if row.is_topic { Bell::Topic(row.to) } else { Bell::Place(row.to) }).collect();
-        bells.dedup();
-        bells
+        self.bells.clone()
     }
 }

@@ -31,17 +31,18 @@ macro_rules! fenced {
     };
 }
 
-const ACK: [&str; 2] = fenced!("DELETE FROM postroom_message");
+pub(crate) const ACK: [&str; 2] = fenced!("DELETE FROM postroom_message");
 // The owner stays, so that a second settle can be told from one that comes too late.
-const RELEASE: [&str; 2] = fenced!("UPDATE postroom_message SET state = 0, at = 0, delivered = delivered - 1");
-const EXTEND: [&str; 2] = fenced!("UPDATE postroom_message SET at = ?");
+pub(crate) const RELEASE: [&str; 2] =
+    fenced!("UPDATE postroom_message SET state = 0, at = 0, delivered = delivered - 1");
+pub(crate) const EXTEND: [&str; 2] = fenced!("UPDATE postroom_message SET at = ?");
 
 /// The replacements that a statement has room for.
 const ROOMS: [usize; 3] = [1, 16, 128];
 const FIELDS: usize = 11;
 
 /// In place: the body stays where it is, and the message its place in the line.
-static RETRY: LazyLock<Vec<(usize, Arc<str>)>> = LazyLock::new(|| {
+pub(crate) static RETRY: LazyLock<Vec<(usize, Arc<str>)>> = LazyLock::new(|| {
     let rooms = ROOMS.iter().map(|rooms| {
         let room = format!("({})", ["?"; FIELDS].join(","));
         let sql = format!(

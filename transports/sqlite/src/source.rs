@@ -20,14 +20,17 @@ use tokio::{
 use crate::{
     claim::{Claim, GiveBack},
     clock,
-    error::missing,
+    error::{missing, translate},
     file::File,
-    pack::{Packed, Unpack},
+    pack::Packed,
     settle::{Extend, Settle},
 };
 
 /// How long a pull waits before it answers that nothing came.
 const IDLE: Duration = Duration::from_secs(3);
+
+pub(crate) const LOOK: &str = "SELECT EXISTS (SELECT 1 FROM postroom_message WHERE place = ?1 AND state = 0) \
+     FROM postroom_place WHERE id = ?1";
 
 /// One hand-over of one message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -88,9 +91,7 @@ impl SqliteSource {
     /// Whether something is ready, asked without a lock.
     async fn look(&self) -> Result<bool, TransportError> {
         let id = self.open.place;
-        let sql = "SELECT EXISTS (SELECT 1 FROM postroom_message WHERE place = ?1 AND state = 0) \
-             FROM postroom_place WHERE id = ?1";
-        let found = self.file.ask(async |on| sqlx::query_scalar::<_, bool>(sql).bind(id).fetch_optional(on).await);
+        let found = self.file.ask(async |on| sqlx::query_scalar::<_, bool>(LOOK).bind(id).fetch_optional(on).await);
         found.await?.ok_or_else(|| missing(&self.place))
     }
 
@@ -99,7 +100,8 @@ impl SqliteSource {
         let max = i64::try_from(max.max(1)).unwrap_or(i64::MAX);
         let taken = self.file.write(Claim { place: *place, owner: owner.clone(), lease: self.lease, max }).await?;
         self.empty.store(taken.count == 0, Ordering::Relaxed);
-        let rows: Vec<_> = Unpack(&taken.pack).map(incoming).collect();
+        let pack = taken.pack().map_err(|error| translate(&self.file.path, error))?;
+        let rows: Vec<_> = pack.map(incoming).collect();
         debug_assert_eq!(i64::try_from(rows.len()), Ok(taken.count), "the pack is whole");
         Ok(rows)
     }

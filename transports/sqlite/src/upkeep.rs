@@ -8,20 +8,20 @@ use crate::{
     work::{Frame, Work},
 };
 
-const PROMOTE: &str = "UPDATE postroom_message SET state = 0, since = at, at = 0 \
-     WHERE id IN (SELECT id FROM postroom_message WHERE place = ? AND state = 2 AND at <= ? ORDER BY at LIMIT ?)";
+pub(crate) const FIRST: &str = "SELECT id, \
+         (SELECT min(at) FROM postroom_message WHERE place = p.id AND state = 1), \
+         (SELECT min(at) FROM postroom_message WHERE place = p.id AND state = 2) \
+     FROM postroom_place AS p WHERE kind <> 'topic'";
+pub(crate) const PROMOTE: &str = "UPDATE postroom_message SET state = 0, since = at, at = 0 \
+     WHERE id IN (SELECT id FROM postroom_message WHERE place = ? AND state = 2 AND at <= ? ORDER BY at LIMIT +?)";
 // Without an owner: to a settle that comes now it is another's.
-const RECLAIM: &str = "UPDATE postroom_message SET state = 0, at = 0, owner = NULL \
-     WHERE id IN (SELECT id FROM postroom_message WHERE place = ? AND state = 1 AND at <= ? ORDER BY at LIMIT ?)";
+pub(crate) const RECLAIM: &str = "UPDATE postroom_message SET state = 0, at = 0, owner = NULL \
+     WHERE id IN (SELECT id FROM postroom_message WHERE place = ? AND state = 1 AND at <= ? ORDER BY at LIMIT +?)";
 
 /// For each place and state the first moment at which something is to be done. One look into an index each; no lock.
 pub(crate) async fn first(on: &mut SqliteConnection) -> Result<Vec<(i64, i64, i64)>, sqlx::Error> {
-    let sql = "SELECT id, \
-             (SELECT min(at) FROM postroom_message WHERE place = p.id AND state = 1), \
-             (SELECT min(at) FROM postroom_message WHERE place = p.id AND state = 2) \
-         FROM postroom_place AS p WHERE kind <> 'topic'";
     let mut first = Vec::new();
-    for row in query(sql).fetch_all(on).await? {
+    for row in query(FIRST).fetch_all(on).await? {
         let place = row.try_get(0)?;
         for (state, at) in [(IN_FLIGHT, row.try_get(1)?), (DELAYED, row.try_get(2)?)] {
             first.extend(Option::map(at, |at| (place, state, at)));

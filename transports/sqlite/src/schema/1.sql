@@ -27,7 +27,8 @@ CREATE TABLE postroom_message (
     content_type TEXT,
     headers      TEXT,
     record       TEXT,
-    body         BLOB NOT NULL
+    body         BLOB NOT NULL,
+    CHECK (state <> 0 OR at = 0)
 );
 CREATE INDEX postroom_message_line ON postroom_message (place, state, at);
 CREATE INDEX postroom_message_id ON postroom_message (message_id);
