@@ -18,7 +18,8 @@ pub(crate) enum Frame {
 }
 
 /// A text of several statements, with a transaction round it and without. SQLite runs all of it in one call, which
-/// spares three or four hand-overs between threads.
+/// spares three or four hand-overs between threads. That a prepared text may hold several is something that only sqlx's
+/// SQLite driver allows, and that sqlx means to end (launchbadge/sqlx#3108): then this is the place to change.
 macro_rules! framed {
     ($($part:expr),+ $(,)?) => {
         [concat!("BEGIN IMMEDIATE; ", $($part),+, "; COMMIT"), concat!($($part),+)]
