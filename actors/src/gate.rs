@@ -50,8 +50,23 @@ impl Tick {
 #[derive(Debug)]
 pub(crate) struct Ended {
     pub(crate) key: Key,
+    /// `None`: well, with no marks to keep. Most are that, and travel light.
+    pub(crate) how: Option<Box<How>>,
+}
+
+/// How a run ended.
+#[derive(Debug)]
+pub(crate) struct How {
     pub(crate) outcome: Outcome,
     pub(crate) done: Vec<Text>,
+}
+
+impl Ended {
+    fn new(key: Key, outcome: Outcome, done: Vec<Text>) -> Self {
+        // Marks of a message that is done are of no use to anybody.
+        let how = (!matches!(outcome, Outcome::Done)).then(|| Box::new(How { outcome, done }));
+        Self { key, how }
+    }
 }
 
 /// Shared by a subscription's transport and its pools' threads.
@@ -185,10 +200,10 @@ impl Delivery {
     pub(crate) fn end(mut self, outcome: Outcome) -> Ended {
         self.ended = true;
         if self.parts.is_empty() {
-            return Ended { key: self.key, outcome, done: Vec::new() };
+            return Ended::new(self.key, outcome, Vec::new());
         }
         let (outcome, done) = Outcome::combine(std::mem::take(&mut self.parts));
-        Ended { key: self.key, outcome, done }
+        Ended::new(self.key, outcome, done)
     }
 }
 
@@ -204,7 +219,7 @@ impl Drop for Delivery {
         };
         // Those of its handlers that are done stay done.
         let (_, done) = Outcome::combine(std::mem::take(&mut self.parts));
-        let ended = Ended { key: self.key, outcome, done };
+        let ended = Ended::new(self.key, outcome, done);
         // Only a transport that is gone does not hear it, and its connection's end gives everything back.
         let _ = self.gate.ends.send(vec![ended]);
     }

@@ -45,7 +45,7 @@ fn ledger(criterion: &mut Criterion) {
                 }));
                 for key in &keys {
                     let end = End { outcome: Outcome::Done, done: Vec::new(), at: 2, random: 0.0 };
-                    ledger.step(Event::Ended(*key, end), &mut actions);
+                    ledger.step(Event::Ended(*key, Box::new(end)), &mut actions);
                 }
                 for key in keys.drain(..) {
                     ledger.step(Event::Settled(key, Settled::Done), &mut actions);

@@ -217,7 +217,7 @@ impl Model {
                     self.is.remove(&key);
                     want.push(Want::Gone(Tally::Lost));
                 }
-                Event::Ended(key, End { outcome: outcome(how), done: Vec::new(), at: 2, random: 0.5 })
+                Event::Ended(key, Box::new(End { outcome: outcome(how), done: Vec::new(), at: 2, random: 0.5 }))
             }
             Op::Copied(n) => {
                 let Some(key) = pick(n) else { return };
@@ -294,9 +294,9 @@ fn said(actions: &[Action]) -> Vec<Want> {
     let say = |action: &Action| match action {
         Action::Deliver { key, .. } => Want::Deliver(*key),
         Action::Copy { key, to, .. } => Want::Copy(*key, *to),
-        Action::Settle(key, Settlement::Ack) => Want::Ack(*key),
-        Action::Settle(key, Settlement::Release) => Want::Release(*key),
-        Action::Settle(key, Settlement::Retry { replacement, after }) => {
+        Action::Settle(key, _, Settlement::Ack) => Want::Ack(*key),
+        Action::Settle(key, _, Settlement::Release) => Want::Release(*key),
+        Action::Settle(key, _, Settlement::Retry { replacement, after }) => {
             let track = replacement.track.as_ref().unwrap();
             assert!(*after <= Duration::from_secs(300));
             Want::Retry(*key, track.attempts, track.starts)

@@ -368,7 +368,7 @@ impl World {
                         }
                     }
                 }
-                Action::Settle(key, settlement) => {
+                Action::Settle(key, _, settlement) => {
                     assert!(before.contains(&key) && process.settles.iter().all(|(other, ..)| *other != key));
                     let known = &process.known[&key];
                     if matches!(settlement, Settlement::Ack) {
@@ -430,7 +430,11 @@ impl World {
         }
         process.ended.push(key);
         let at = i64::try_from(self.broker.now).unwrap();
-        self.step(p, Event::Ended(key, End { outcome, done: Vec::new(), at, random: 0.5 }));
+        let event = match outcome {
+            Outcome::Done => Event::Done(key),
+            outcome => Event::Ended(key, Box::new(End { outcome, done: Vec::new(), at, random: 0.5 })),
+        };
+        self.step(p, event);
     }
 
     /// The broker answers a settle: done, or done and the answer lost (it is asked again), or not heard at all.

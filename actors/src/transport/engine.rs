@@ -24,7 +24,7 @@ use crate::{
     board::{Board, Counters, Health, Kind},
     clock,
     consumer::{Budget, Told},
-    gate::{Delivery, Ended, Gate, now_ms},
+    gate::{Delivery, Ended, Gate, How, now_ms},
     guardian::panic_text,
     layer::{Layers, Observed, Observer},
     options::{FailureRef, TransportOptions},
@@ -230,13 +230,17 @@ impl<B: Broker> Engine<B> {
     }
 
     fn ended(&self, ended: Ended, at: Timestamp, actions: &mut Vec<Action>) {
-        let Ended { key, outcome, done } = ended;
-        let mut ledger = self.ledger.borrow_mut();
-        if matches!(outcome, Outcome::Unhandled) && self.options.unhandled() == Unhandled::Ack {
-            self.counters.ignored();
-        }
-        let random = if matches!(outcome, Outcome::Done) { 0.0 } else { fastrand::f64() };
-        ledger.step(Event::Ended(key, End { outcome, done, at, random }), actions);
+        let event = match ended.how {
+            None => Event::Done(ended.key),
+            Some(how) => {
+                if matches!(how.outcome, Outcome::Unhandled) && self.options.unhandled() == Unhandled::Ack {
+                    self.counters.ignored();
+                }
+                let How { outcome, done } = *how;
+                Event::Ended(ended.key, Box::new(End { outcome, done, at, random: fastrand::f64() }))
+            }
+        };
+        self.ledger.borrow_mut().step(event, actions);
     }
 
     /// One event of one delivery.
@@ -268,12 +272,7 @@ impl<B: Broker> Engine<B> {
                         }
                     }
                 }
-                Action::Settle(key, settlement) => {
-                    let source = self.ledger.borrow().source(key);
-                    if let Some(source) = source {
-                        self.settles.push(source, key, settlement);
-                    }
-                }
+                Action::Settle(key, source, settlement) => self.settles.push(source, key, settlement),
                 Action::Copy { key, to, envelope } => self.copies.push(key, to, envelope),
                 Action::Hold(key, after) => self.hold(key, after),
                 Action::Gone(source, tally, envelope) => {

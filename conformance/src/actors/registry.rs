@@ -54,10 +54,10 @@ impl<S: Subject> Desk<S> {
     async fn end(&mut self, key: Key, outcome: Outcome) -> Result<usize, Stop> {
         let mut actions = Vec::new();
         let end = End { outcome, done: Vec::new(), at: 0, random: 0.5 };
-        self.ledger.step(Event::Ended(key, end), &mut actions);
+        self.ledger.step(Event::Ended(key, Box::new(end)), &mut actions);
         let mut reached = 0;
         for action in actions {
-            let Action::Settle(key, settlement) = action else { continue };
+            let Action::Settle(key, _, settlement) = action else { continue };
             let Some((_, token)) = self.ledger.token(key) else { return Err(Stop::failed("no token of a settle")) };
             let acked = matches!(settlement, Settlement::Ack);
             let envelope = self.ledger.envelope(key).cloned();

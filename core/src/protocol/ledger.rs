@@ -68,8 +68,10 @@ impl SourceRules {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Event {
+    /// The run of a delivery ended well, with no marks to keep. Ignored where it is not open.
+    Done(Key),
     /// The run of a delivery ended. Ignored where it is not open.
-    Ended(Key, End),
+    Ended(Key, Box<End>),
     /// The copy for the failure transport or the suspects' lane was confirmed.
     Copied(Key),
     /// The copy can never be stored (refused for good): the message goes back and its subscription pauses.
@@ -124,7 +126,7 @@ pub enum Action {
         envelope: Arc<Envelope>,
     },
     /// Settle it at the broker; failed calls are tried again while the connection lasts.
-    Settle(Key, Settlement),
+    Settle(Key, SourceId, Settlement),
     /// Publish a copy, tried again for ever; then say [`Event::Copied`].
     Copy {
         /// The delivery.
@@ -350,6 +352,11 @@ impl<T: Clone> Ledger<T> {
     /// One event of a delivery's life.
     pub fn step(&mut self, event: Event, actions: &mut Vec<Action>) {
         match event {
+            Event::Done(key) => {
+                if self.ends(key, actions) {
+                    self.settle(key, Settlement::Ack, Tally::Acked, actions);
+                }
+            }
             Event::Ended(key, end) => self.ended(key, &end, actions),
             Event::Copied(key) => {
                 if let Some(Entry { phase: Phase::Copying(tally), .. }) = self.entries.get(key) {
@@ -424,13 +431,23 @@ impl<T: Clone> Ledger<T> {
         }
     }
 
-    fn ended(&mut self, key: Key, end: &End, actions: &mut Vec<Action>) {
-        let Some(entry) = self.entries.get_mut(key) else { return };
-        match entry.phase {
-            Phase::Open => {}
-            Phase::Lost => return self.gone(key, Tally::Lost, actions),
-            Phase::Held | Phase::Waiting | Phase::Copying(_) | Phase::Settling(_) => return,
+    /// Whether the end of a run decides over this delivery.
+    fn ends(&mut self, key: Key, actions: &mut Vec<Action>) -> bool {
+        match self.entries.get(key).map(|entry| entry.phase) {
+            Some(Phase::Open) => true,
+            Some(Phase::Lost) => {
+                self.gone(key, Tally::Lost, actions);
+                false
+            }
+            Some(Phase::Held | Phase::Waiting | Phase::Copying(_) | Phase::Settling(_)) | None => false,
         }
+    }
+
+    fn ended(&mut self, key: Key, end: &End, actions: &mut Vec<Action>) {
+        if !self.ends(key, actions) {
+            return;
+        }
+        let Some(entry) = self.entries.get_mut(key) else { return };
         let Some(rules) = self.rules.get(entry.source.0 as usize) else { return };
         let attempts = entry.envelope.attempts();
         let judged = verdict(&end.outcome, &rules.retry, rules.unhandled, attempts, self.draining, end.random);
@@ -522,7 +539,7 @@ impl<T: Clone> Ledger<T> {
     fn settle(&mut self, key: Key, settlement: Settlement, tally: Tally, actions: &mut Vec<Action>) {
         if let Some(entry) = self.entries.get_mut(key) {
             entry.phase = Phase::Settling(tally);
-            actions.push(Action::Settle(key, settlement));
+            actions.push(Action::Settle(key, entry.source, settlement));
         }
     }
 

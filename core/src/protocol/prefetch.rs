@@ -61,11 +61,8 @@ impl Permits {
                 let rate = rate.ceil() as usize;
                 // Never jumps down by more than half: one slow message says little about the next. A short time says
                 // too little to go down, or up by more than double.
-                let goal = if whole {
-                    rate.max(self.limit / 2)
-                } else {
-                    rate.clamp(self.limit, self.limit.saturating_mul(2))
-                };
+                let goal =
+                    if whole { rate.max(self.limit / 2) } else { rate.clamp(self.limit, self.limit.saturating_mul(2)) };
                 self.limit = goal.clamp(self.concurrency, MAX_ADAPTIVE);
                 self.finished = 0;
                 self.measured = now;

@@ -1,12 +1,13 @@
 //! What one queue, group or store holds, and every change of a message's state.
 
 use std::{
-    collections::{BTreeMap, HashSet, VecDeque},
+    collections::{BTreeMap, HashSet, VecDeque, hash_map},
     sync::Arc,
     time::Duration,
 };
 
 use postroom_core::{Envelope, Settled, Settlement, Text};
+use rustc_hash::FxHashMap;
 use tokio::{sync::Notify, time::Instant};
 
 use crate::{source::Token, store::SourceKey};
@@ -40,12 +41,19 @@ pub(crate) struct Flight {
     deadline: Instant,
 }
 
+impl Flight {
+    fn is(&self, owner: SourceKey, token: &Token) -> bool {
+        self.owner == owner && self.entry.generation == token.generation
+    }
+}
+
 /// The messages of one queue, group or store.
 #[derive(Default)]
 pub(crate) struct Lane {
     /// Always in order of the numbers, so that what comes back takes its old place, and a number is found by halving.
     pub(crate) ready: VecDeque<Entry>,
-    pub(crate) flying: BTreeMap<u64, Flight>,
+    /// By number. The numbers are ours, so nobody can make them collide.
+    pub(crate) flying: FxHashMap<u64, Flight>,
     pub(crate) delayed: BTreeMap<(Instant, u64), Entry>,
     /// The record ids of a store.
     pub(crate) records: HashSet<Text>,
@@ -87,12 +95,6 @@ impl Lane {
         Some(taken)
     }
 
-    fn owned(&self, owner: SourceKey, token: &Token) -> bool {
-        self.flying
-            .get(&token.number)
-            .is_some_and(|flight| flight.owner == owner && flight.entry.generation == token.generation)
-    }
-
     /// Ends a delivery. `number` makes the replacement's number.
     pub(crate) fn settle(
         &mut self,
@@ -102,19 +104,18 @@ impl Lane {
         now: Instant,
         number: impl FnOnce() -> u64,
     ) -> Settled {
-        if !self.owned(owner, token) {
-            return self.unowned(token);
+        let hash_map::Entry::Occupied(flight) = self.flying.entry(token.number) else { return self.unowned(token) };
+        if !flight.get().is(owner, token) {
+            return Settled::LeaseLost;
         }
-        let Some(Flight { mut entry, .. }) = self.flying.remove(&token.number) else {
-            return Settled::Already;
-        };
+        let Flight { entry: mut message, .. } = flight.remove();
         match how {
             Settlement::Ack => {}
             Settlement::Retry { replacement, after } => self.add(number(), replacement.clone(), Some(*after), now),
             Settlement::Release => {
-                entry.delivered = entry.delivered.saturating_sub(1);
-                entry.released = true;
-                self.queue(entry);
+                message.delivered = message.delivered.saturating_sub(1);
+                message.released = true;
+                self.queue(message);
                 self.arrived.notify_one();
             }
         }
@@ -123,9 +124,6 @@ impl Lane {
 
     /// What to answer for a delivery that is not this owner's.
     fn unowned(&self, token: &Token) -> Settled {
-        if self.flying.contains_key(&token.number) {
-            return Settled::LeaseLost;
-        }
         match self.waiting(token.number) {
             Some(entry) if entry.generation != token.generation || !entry.released => Settled::LeaseLost,
             _ => Settled::Already,
@@ -138,13 +136,8 @@ impl Lane {
 
     /// Renews; false where it is not this owner's.
     pub(crate) fn extend(&mut self, owner: SourceKey, token: &Token, deadline: Instant) -> bool {
-        if !self.owned(owner, token) {
-            return false;
-        }
-        if let Some(flight) = self.flying.get_mut(&token.number) {
-            flight.deadline = deadline;
-        }
-        true
+        let mine = self.flying.get_mut(&token.number).filter(|flight| flight.is(owner, token));
+        mine.map(|flight| flight.deadline = deadline).is_some()
     }
 
     /// Takes back what an owner holds, with its counts as they are: nobody knows here what was begun.

@@ -123,8 +123,8 @@ fn shown(lane: &Lane, state: Option<State>, after: u64, max: usize, clock: Clock
         seen.extend(lane.ready.range(from..).take(max).map(|entry| (State::Waiting, entry, None)));
     }
     if wants(State::InFlight) {
-        let later = lane.flying.range(after.saturating_add(1)..).take(max);
-        seen.extend(later.map(|(_, flight)| (State::InFlight, &flight.entry, None)));
+        let later = lane.flying.values().filter(|flight| flight.entry.number > after);
+        seen.extend(later.map(|flight| (State::InFlight, &flight.entry, None)));
     }
     if wants(State::Delayed) {
         let later = lane.delayed.iter().filter(|((_, number), _)| *number > after);
