@@ -156,11 +156,8 @@ async fn work<R: Run>(seat: &Seat, run: &mut R) -> Leave {
             seat.queue.put_back(delivery);
             continue;
         };
-        let first = !std::mem::replace(&mut delivery.started, true);
+        delivery.started = true;
         let (envelope, gate) = (delivery.envelope.clone(), delivery.gate.clone());
-        if first {
-            tracing::trace!(id = %envelope.id, transport = %gate.transport, "started");
-        }
         seat.state.put(delivery, turn, began.ms());
         let outcome = attempt(seat, run, envelope, &gate).await;
         // Nothing there: the watcher found the thread blocked and ended the delivery.

@@ -37,6 +37,9 @@ impl Copies {
 
 impl<B: Broker> Engine<B> {
     pub(super) fn flush_copies(&self) {
+        if self.copies.0.borrow().is_empty() {
+            return;
+        }
         for to in [CopyTo::Failure, CopyTo::Suspects] {
             let mut batch = Vec::new();
             self.copies.0.borrow_mut().retain_mut(|copy| {

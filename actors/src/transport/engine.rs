@@ -45,7 +45,7 @@ pub(super) struct Sub {
 /// A live connection.
 pub(super) struct Link<B: Broker> {
     pub(super) broker: Rc<B>,
-    pub(super) sources: Vec<Rc<B::Source>>,
+    pub(super) sources: Rc<[Rc<B::Source>]>,
     pub(super) epoch: u32,
 }
 
@@ -103,6 +103,19 @@ pub(super) struct Engine<B: Broker> {
 
 /// The gates of a transport's subscriptions, and the inboxes of their consumers.
 pub(super) type Gates = Vec<(Arc<Gate>, mpsc::UnboundedReceiver<Told>)>;
+
+/// Bounds a call in time. The timer is made only once the call waits for something.
+pub(super) async fn within<T>(
+    limit: Duration,
+    call: impl Future<Output = T>,
+) -> Result<T, tokio::time::error::Elapsed> {
+    let mut call = std::pin::pin!(call);
+    let first = std::future::poll_fn(|cx| std::task::Poll::Ready(call.as_mut().poll(cx))).await;
+    match first {
+        std::task::Poll::Ready(answer) => Ok(answer),
+        std::task::Poll::Pending => tokio::time::timeout(limit, call).await,
+    }
+}
 
 impl<B: Broker> Engine<B> {
     pub(super) fn new(config: B::Config, launch: Launch) -> (Rc<Self>, Gates) {
@@ -181,14 +194,21 @@ impl<B: Broker> Engine<B> {
         });
     }
 
-    /// One call on the broker, as a task: a panic in the driver is a broken connection.
+    /// One call on the broker: made at once, and a task only where it waits. A panic in the driver is a broken
+    /// connection.
     pub(super) fn call(&self, what: &'static str, call: impl Future<Output = ()> + 'static) {
         let Some(engine) = self.weak.upgrade() else { return };
-        actix::spawn(async move {
-            if let Err(panic) = AssertUnwindSafe(call).catch_unwind().await {
+        let mut call = Box::pin(AssertUnwindSafe(call).catch_unwind());
+        let ended = move |ended: std::thread::Result<()>| {
+            if let Err(panic) = ended {
                 engine.break_link(&format!("a {what} call panicked: {}", panic_text(&*panic)));
             }
-        });
+        };
+        // The task polls it again, and only that waker counts.
+        match call.as_mut().poll(&mut std::task::Context::from_waker(std::task::Waker::noop())) {
+            std::task::Poll::Ready(answer) => ended(answer),
+            std::task::Poll::Pending => drop(actix::spawn(async move { ended(call.await) })),
+        }
     }
 
     pub(super) fn phase(&self) -> Phase {
@@ -211,13 +231,9 @@ impl<B: Broker> Engine<B> {
     async fn hear_ends(&self) {
         let mut ends = self.ends.lock().await;
         let mut batches = Vec::new();
-        let mut phase = self.phase.subscribe();
         loop {
-            let heard = tokio::select! {
-                heard = ends.recv_many(&mut batches, 64) => heard,
-                _ = phase.wait_for(|phase| *phase == Phase::Closed) => 0,
-            };
-            if heard == 0 {
+            // `close` sends an empty batch, so that this wakes.
+            if ends.recv_many(&mut batches, 64).await == 0 || self.phase() == Phase::Closed {
                 return;
             }
             let at = clock::now();
@@ -241,6 +257,14 @@ impl<B: Broker> Engine<B> {
             }
         };
         self.ledger.borrow_mut().step(event, actions);
+    }
+
+    /// Makes the task that hears of ends look at the phase.
+    pub(super) fn wake_ends(&self) {
+        if let Some(sub) = self.subs.first() {
+            // It holds the other end itself.
+            let _ = sub.gate.ends.send(Vec::new());
+        }
     }
 
     /// One event of one delivery.
@@ -350,13 +374,16 @@ impl<B: Broker> Engine<B> {
 
     /// The live connection, waited for; `None` once this phase is over.
     pub(super) async fn linked(&self, while_in: Phase) -> Option<Link<B>> {
-        let (mut live, mut phase) = (self.live.subscribe(), self.phase.subscribe());
         loop {
             if self.phase() > while_in {
                 return None;
             }
             if let Some(link) = self.link() {
                 return Some(link);
+            }
+            let (mut live, mut phase) = (self.live.subscribe(), self.phase.subscribe());
+            if self.phase() > while_in || self.link.borrow().is_some() {
+                continue;
             }
             tokio::select! {
                 _ = live.changed() => {}

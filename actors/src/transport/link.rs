@@ -80,7 +80,7 @@ impl<B: Broker> Engine<B> {
         match self.furnish(&broker).await {
             Ok(sources) => {
                 let epoch = self.epoch.get().saturating_add(1);
-                Ok(Link { broker: Rc::new(broker), sources, epoch })
+                Ok(Link { broker: Rc::new(broker), sources: sources.into(), epoch })
             }
             Err(error) => {
                 let _ = tokio::time::timeout(CLOSE_BROKEN, broker.close()).await;
@@ -156,11 +156,11 @@ impl<B: Broker> Engine<B> {
         }
         // The old sources end their pulls by error; nothing waits for a peer that may be silent.
         self.call("close", async move {
-            for source in &link.sources {
+            for source in link.sources.iter() {
                 source.wake();
             }
             let _ = tokio::time::timeout(CLOSE_BROKEN, async {
-                for source in &link.sources {
+                for source in link.sources.iter() {
                     let _ = source.close().await;
                 }
                 let _ = link.broker.close().await;
@@ -205,7 +205,7 @@ impl<B: Broker> Engine<B> {
         // What the broker has not answered by now is counted as it is.
         self.step(Event::Disconnected);
         if let Some(link) = link {
-            for source in &link.sources {
+            for source in link.sources.iter() {
                 if let Err(error) = source.close().await {
                     tracing::warn!(transport = %self.options.name, error = ?error, "a subscription did not close in order");
                 }
@@ -215,6 +215,7 @@ impl<B: Broker> Engine<B> {
             }
         }
         self.phase.send_replace(Phase::Closed);
+        self.wake_ends();
         self.refuse_publishes();
         for sub in &self.subs {
             sub.inbox.borrow_mut().take();

@@ -6,7 +6,7 @@ use postroom_core::{Broker, ErrorKind, Source, TransportError, protocol::SourceI
 
 use super::{
     How, Pulled,
-    engine::{Engine, Phase},
+    engine::{Engine, Phase, within},
 };
 use crate::board::Health;
 
@@ -28,7 +28,7 @@ impl<B: Broker> Engine<B> {
             let pulling = Pulling::new(&self, source);
             let hurry = (how == How::Now).then(|| hurry(from.clone()));
             // Never dropped half-way but with its whole connection.
-            let pulled = tokio::time::timeout(PULL, from.pull(max)).await.unwrap_or_else(|_| {
+            let pulled = within(PULL, from.pull(max)).await.unwrap_or_else(|_| {
                 Err(TransportError::new(
                     ErrorKind::Connection,
                     format!("{}: no answer to a read within {PULL:?}", sub.place),

@@ -11,7 +11,7 @@ use postroom_core::{
     protocol::{Event, Key, SourceId},
 };
 
-use super::engine::{Engine, Link};
+use super::engine::{Engine, Link, within};
 use crate::board::Health;
 
 /// Settles in one call at most.
@@ -49,6 +49,9 @@ impl Settles {
 
 impl<B: Broker> Engine<B> {
     pub(super) fn flush_settles(&self) {
+        if self.settles.0.iter().all(|buffer| buffer.waiting.borrow().is_empty()) {
+            return;
+        }
         let Some(link) = self.link() else { return };
         for (index, buffer) in self.settles.0.iter().enumerate() {
             while buffer.calls.get() < CALLS && !buffer.waiting.borrow().is_empty() {
@@ -70,24 +73,21 @@ impl<B: Broker> Engine<B> {
 
     async fn settle(&self, link: &Link<B>, index: usize, batch: Vec<(Key, Settlement)>) {
         let Some(source) = link.sources.get(index) else { return };
-        let mut keys = Vec::with_capacity(batch.len());
-        let mut tokens = Vec::with_capacity(batch.len());
-        let mut settlements = Vec::with_capacity(batch.len());
+        let (mut held, mut settlements) = (Vec::with_capacity(batch.len()), Vec::with_capacity(batch.len()));
         {
             let ledger = self.ledger.borrow();
             for (key, settlement) in batch {
                 if let Some((_, token)) = ledger.token(key) {
-                    keys.push(key);
-                    tokens.push(token);
+                    held.push((key, token));
                     settlements.push(settlement);
                 }
             }
         }
-        let items: Vec<_> = tokens.iter().zip(settlements).collect();
+        let items: Vec<_> = held.iter().map(|(_, token)| token).zip(settlements).collect();
         if items.is_empty() {
             return;
         }
-        let answer = tokio::time::timeout(CALL, source.settle(&items)).await;
+        let answer = within(CALL, source.settle(&items)).await;
         let Ok(results) = answer else {
             let silent = TransportError::new(ErrorKind::Connection, format!("no answer to a settle within {CALL:?}"));
             return self.broke(link.epoch, &silent);
@@ -96,7 +96,7 @@ impl<B: Broker> Engine<B> {
         let mut soonest: Option<Duration> = None;
         {
             let mut ledger = self.ledger.borrow_mut();
-            for ((key, (_, settlement)), result) in keys.into_iter().zip(items).zip(results) {
+            for ((&(key, _), (_, settlement)), result) in held.iter().zip(items).zip(results) {
                 match result {
                     Ok(settled) => {
                         if let Settlement::Retry { after, .. } = &settlement {

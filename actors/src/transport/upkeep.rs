@@ -96,7 +96,7 @@ impl<B: Broker> Engine<B> {
                 () = self.over(link.epoch) => return,
             }
             wait = self.options.lease / 3;
-            for (sub, source) in self.subs.iter().zip(&link.sources) {
+            for (sub, source) in self.subs.iter().zip(link.sources.iter()) {
                 let Some(power) = source.lease() else { continue };
                 let began = now_ms();
                 let leased: Vec<(Key, _)> =
