@@ -32,6 +32,13 @@ impl Default for Registry {
                 dsn, namespace,
             )?))
         });
+        #[cfg(feature = "redis")]
+        for scheme in ["redis", "rediss", "redis+unix"] {
+            registry.schemes.insert(scheme, |dsn, namespace| {
+                let config = postroom_redis::RedisConfig::from_dsn(dsn, namespace)?;
+                Ok(postroom_actors::launcher::<postroom_redis::Redis>(config))
+            });
+        }
         registry
     }
 }
