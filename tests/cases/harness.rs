@@ -1,6 +1,7 @@
 //! One application, run on each broker.
 
 use std::{
+    any::Any,
     future::Future,
     sync::{Arc, Mutex},
     time::Duration,
@@ -23,20 +24,28 @@ postroom::message!(Job = "job");
 pub struct On {
     pub name: &'static str,
     dsn: String,
-    _folder: Option<tempfile::TempDir>,
+    /// The folder or the server that it lives in.
+    _keep: Option<Box<dyn Any>>,
 }
 
 impl On {
     fn memory() -> Self {
         let dsn = format!("memory:t{:x}?queue=q", fastrand::u64(..));
-        Self { name: "memory", dsn, _folder: None }
+        Self { name: "memory", dsn, _keep: None }
     }
 
     #[cfg(feature = "sqlite")]
     fn sqlite() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let dsn = format!("sqlite:{}?queue=q&sync=normal", folder.path().join("q.db").display());
-        Self { name: "sqlite", dsn, _folder: Some(folder) }
+        Self { name: "sqlite", dsn, _keep: Some(Box::new(folder)) }
+    }
+
+    #[cfg(feature = "redis")]
+    fn redis() -> Self {
+        let server = postroom_testbed::Redis::start(postroom_testbed::Appendfsync::Everysec);
+        let dsn = format!("{}?queue=q", server.dsn());
+        Self { name: "redis", dsn, _keep: Some(Box::new(server)) }
     }
 
     /// The queue `q`, with quick retries.
@@ -63,6 +72,8 @@ pub fn each<Fut: Future<Output = ()>>(test: impl Fn(On) -> Fut) {
         On::memory(),
         #[cfg(feature = "sqlite")]
         On::sqlite(),
+        #[cfg(feature = "redis")]
+        On::redis(),
     ];
     for on in all {
         let name = on.name;
