@@ -6,9 +6,10 @@ use std::{
         Arc, LazyLock, Mutex, PoisonError,
         atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering},
     },
-    time::{Duration, Instant},
+    time::Duration,
 };
 
+use coarsetime::Instant;
 use postroom_core::{
     AttemptKind, Envelope, Outcome, Text,
     protocol::{Key, SourceId},
@@ -24,15 +25,14 @@ pub(crate) fn now_ms() -> u64 {
     Tick::now().ms()
 }
 
-/// A reading of this process's monotonic clock, in nanoseconds: a number, because one is compared for each message.
+/// A reading of this process's monotonic clock, in nanoseconds. It is read once for each message, so it is the coarse
+/// one, a few milliseconds behind at most: leases and timeouts are far longer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Tick(u64);
 
 impl Tick {
     pub(crate) fn now() -> Self {
-        let elapsed = START.elapsed();
-        // Overflows after five centuries.
-        Self(elapsed.as_secs().wrapping_mul(1_000_000_000).wrapping_add(u64::from(elapsed.subsec_nanos())))
+        Self(Instant::now().duration_since(*START).as_nanos())
     }
 
     /// As [`now_ms`].
@@ -199,6 +199,9 @@ impl Delivery {
 
     pub(crate) fn end(mut self, outcome: Outcome) -> Ended {
         self.ended = true;
+        if self.parts.is_empty() && matches!(outcome, Outcome::Done) {
+            return Ended { key: self.key, how: None };
+        }
         if self.parts.is_empty() {
             return Ended::new(self.key, outcome, Vec::new());
         }

@@ -68,21 +68,17 @@ impl Router {
                 continue;
             };
             delivery.route = Some(route.clone());
-            match next_queue(&mut delivery) {
-                Some(queue) => {
-                    // Neighbours mostly go to the same pool: one lock for all of them.
-                    match &target {
-                        Some(current) if Arc::ptr_eq(current, &queue) => {}
-                        Some(current) => {
-                            current.push(batch.drain(..));
-                            target = Some(queue);
-                        }
-                        None => target = Some(queue),
-                    }
-                    batch.push(delivery);
-                }
-                None => ended.push(delivery.end(Outcome::Done)),
+            let Some(queue) = next_queue(&mut delivery) else {
+                ended.push(delivery.end(Outcome::Done));
+                continue;
+            };
+            // Neighbours mostly go to the same pool: one lock for all of them.
+            if !target.as_ref().is_some_and(|target| Arc::ptr_eq(target, queue))
+                && let Some(before) = target.replace(queue.clone())
+            {
+                before.push(batch.drain(..));
             }
+            batch.push(delivery);
         }
         if let Some(queue) = target {
             queue.push(batch);
@@ -92,7 +88,7 @@ impl Router {
 }
 
 /// The queue of the delivery's current stage, after those that its done-marks name are skipped; `None`: all are done.
-pub(crate) fn next_queue(delivery: &mut Delivery) -> Option<Arc<Queue>> {
+pub(crate) fn next_queue(delivery: &mut Delivery) -> Option<&Arc<Queue>> {
     let route = delivery.route.as_ref()?;
     while let Some(stage) = route.stages.get(delivery.stage) {
         let done = match (&stage.name, &delivery.envelope.track) {
@@ -100,7 +96,7 @@ pub(crate) fn next_queue(delivery: &mut Delivery) -> Option<Arc<Queue>> {
             _ => false,
         };
         if !done {
-            return Some(stage.queue.clone());
+            return Some(&stage.queue);
         }
         delivery.stage += 1;
     }

@@ -240,7 +240,7 @@ pub(crate) fn advance(mut delivery: Delivery, outcome: Outcome) -> Option<Ended>
     let name = delivery.route.as_ref().and_then(|route| route.stages.get(delivery.stage)?.name.clone());
     delivery.parts.push((name.unwrap_or_else(|| Text::from_static("")), outcome));
     delivery.stage += 1;
-    match next_queue(&mut delivery) {
+    match next_queue(&mut delivery).cloned() {
         Some(queue) => {
             queue.push([delivery]);
             None

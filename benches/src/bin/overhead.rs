@@ -28,9 +28,9 @@ const COUNTS: (u64, u64) = (4_000, 20_000);
 /// Handler, batch, most instructions, most allocations a message.
 const MARKS: [(&str, usize, f64, f64); 4] = [
     ("function", 1, f64::INFINITY, f64::INFINITY),
-    ("function", 32, 3_000.0, f64::INFINITY),
+    ("function", 32, 3_000.0, 1.0),
     ("actor", 1, f64::INFINITY, f64::INFINITY),
-    ("actor", 32, 3_000.0, f64::INFINITY),
+    ("actor", 32, 5_500.0, 4.0),
 ];
 
 fn main() -> Result<ExitCode, Failed> {
