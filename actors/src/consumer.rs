@@ -201,6 +201,10 @@ impl Consumer {
             }
             return;
         }
+        if !self.permits.is_worth(max) && self.budget.is_none() {
+            // What is freed next pumps again.
+            return;
+        }
         self.permits.take(max);
         self.pulling = true;
         // A suspect that is taken while others run could be brought back by their death, which would count as its own:

@@ -16,6 +16,8 @@ use crate::board::Health;
 
 /// Settles in one call at most.
 pub(super) const BATCH: usize = 256;
+/// Settles that are worth a call beside another.
+const BESIDE: usize = 64;
 /// Calls under way at once for one subscription.
 pub(super) const CALLS: usize = 4;
 /// A call that takes longer is a silent peer.
@@ -26,6 +28,15 @@ const AGAIN: Duration = Duration::from_millis(200);
 struct Buffer {
     waiting: RefCell<VecDeque<(Key, Settlement)>>,
     calls: Cell<usize>,
+}
+
+impl Buffer {
+    /// Whether a call is to be made: at once where none is under way; beside others only for a good many, since the end
+    /// of each looks again.
+    fn is_due(&self) -> bool {
+        let (calls, waiting) = (self.calls.get(), self.waiting.borrow().len());
+        waiting > 0 && (calls == 0 || (calls < CALLS && waiting >= BESIDE))
+    }
 }
 
 pub(super) struct Settles(Vec<Buffer>);
@@ -54,7 +65,7 @@ impl<B: Broker> Engine<B> {
         }
         let Some(link) = self.link() else { return };
         for (index, buffer) in self.settles.0.iter().enumerate() {
-            while buffer.calls.get() < CALLS && !buffer.waiting.borrow().is_empty() {
+            while buffer.is_due() {
                 let mut waiting = buffer.waiting.borrow_mut();
                 let size = waiting.len().min(BATCH);
                 let batch: Vec<_> = waiting.drain(..size).collect();

@@ -4,6 +4,8 @@ use std::time::Duration;
 
 /// The most that an adaptive prefetch allows.
 pub const MAX_ADAPTIVE: usize = 1024;
+/// A pull for so many is never put off.
+const MAX_PULL: usize = 256;
 /// What an adaptive prefetch aims at: as much as the pools finish in this time.
 pub const ADAPT_OVER: Duration = Duration::from_millis(100);
 
@@ -69,6 +71,12 @@ impl Permits {
             }
         }
         self.limit.saturating_sub(self.taken)
+    }
+
+    /// Whether a pull for `free` is worth it now: small pulls are, only while the slots might run dry.
+    #[must_use]
+    pub fn is_worth(&self, free: usize) -> bool {
+        free > 0 && (self.taken < self.concurrency.saturating_mul(2) || free >= (self.limit / 4).min(MAX_PULL))
     }
 
     /// Takes permits for deliveries that arrived.
@@ -155,6 +163,16 @@ mod tests {
             permits.give(free);
         }
         assert!(permits.limit() <= 4, "{}", permits.limit());
+    }
+
+    #[test]
+    fn a_pull_is_put_off_only_while_the_slots_have_enough() {
+        let mut permits = Permits::new(Prefetch::Fixed(100), 4);
+        assert!(permits.is_worth(1) && !permits.is_worth(0));
+        permits.take(7);
+        assert!(permits.is_worth(1));
+        permits.take(83);
+        assert!(!permits.is_worth(10) && permits.is_worth(25));
     }
 
     #[test]
