@@ -201,7 +201,7 @@ impl Consumer {
             }
             return;
         }
-        if !self.permits.is_worth(max) && self.budget.is_none() {
+        if self.budget.is_none() && !self.permits.is_worth(max, self.router.queued()) {
             // What is freed next pumps again.
             return;
         }

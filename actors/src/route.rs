@@ -54,6 +54,12 @@ impl Router {
         self.prefixes.iter().find(|(prefix, _)| name.starts_with(&**prefix)).map(|(_, route)| route)
     }
 
+    /// How many deliveries wait for a slot.
+    pub(crate) fn queued(&self) -> usize {
+        let routes = self.exact.values().chain(self.prefixes.iter().map(|(_, route)| route));
+        routes.flat_map(|route| &route.stages).map(|stage| stage.queue.len()).sum()
+    }
+
     /// Hands deliveries to the pools of their types; answers those that no handler takes, ended.
     pub(crate) fn dispatch(&self, deliveries: Vec<Delivery>) -> Vec<Ended> {
         let mut ended = Vec::new();

@@ -73,10 +73,11 @@ impl Permits {
         self.limit.saturating_sub(self.taken)
     }
 
-    /// Whether a pull for `free` is worth it now: small pulls are, only while the slots might run dry.
+    /// Whether a pull for `free` is worth it now: a small one is, only where the slots might run dry. `queued` are the
+    /// deliveries that wait for a slot; those that wait for a retry or for their turn keep no slot busy.
     #[must_use]
-    pub fn is_worth(&self, free: usize) -> bool {
-        free > 0 && (self.taken < self.concurrency.saturating_mul(2) || free >= (self.limit / 4).min(MAX_PULL))
+    pub fn is_worth(&self, free: usize, queued: usize) -> bool {
+        free > 0 && (queued < self.concurrency || free >= (self.limit / 4).min(MAX_PULL))
     }
 
     /// Takes permits for deliveries that arrived.
@@ -168,11 +169,9 @@ mod tests {
     #[test]
     fn a_pull_is_put_off_only_while_the_slots_have_enough() {
         let mut permits = Permits::new(Prefetch::Fixed(100), 4);
-        assert!(permits.is_worth(1) && !permits.is_worth(0));
-        permits.take(7);
-        assert!(permits.is_worth(1));
-        permits.take(83);
-        assert!(!permits.is_worth(10) && permits.is_worth(25));
+        permits.take(90);
+        assert!(permits.is_worth(10, 3) && !permits.is_worth(0, 0));
+        assert!(!permits.is_worth(10, 4) && permits.is_worth(25, 4));
     }
 
     #[test]
