@@ -101,7 +101,8 @@ fn c35_done_marks_survive_a_stop() {
         send(&node, [1]).await;
         log.wait_for(2).await;
         let receipt = node.stop().await;
-        assert_eq!(receipt.released, 1, "{receipt}");
+        // It may meet the node's own last pull, and goes back once more.
+        assert!(receipt.released >= 1 && receipt.released == receipt.deliveries, "{receipt}");
         let node = second
             .transport(queue)
             .handle(jobs().name("h1"), run("h1", false))

@@ -72,7 +72,9 @@ async fn an_error_while_stopping_counts_nothing<S: Subject>(world: World<S>) -> 
     worker.send_many(3).await?;
     worker.until("three runs", |runs| runs.len() == 3).await?;
     let (receipt, _) = worker.stop_clean().await?;
-    ensure!(receipt.released == 3 && receipt.failed == 0, "three were told to stop: {receipt}");
+    // One that was given back may meet the node's own last pull, and goes back once more.
+    let all_back = receipt.released >= 3 && receipt.released == receipt.deliveries;
+    ensure!(all_back, "three were told to stop: {receipt}");
     let next = world.worker(&queue, done()).await?;
     next.until_done(3).await?;
     let (_, runs) = next.stop_clean().await?;

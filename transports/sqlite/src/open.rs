@@ -62,12 +62,14 @@ pub(crate) fn options(path: &Path, config: &SqliteConfig) -> SqliteConnectOption
     };
     SqliteConnectOptions::new()
         .filename(path)
+        // Of a new file. Each page of a claim or settle is one write call: larger ones are fewer.
+        .page_size(16384)
         .create_if_missing(true)
         .busy_timeout(config.busy)
         .synchronous(sync)
         .foreign_keys(true)
         // A queue writes the same pages again and again; what is not copied back so soon is copied back once.
-        .pragma("wal_autocheckpoint", "4000")
+        .pragma("wal_autocheckpoint", "1000")
         // After a long reader the log has grown; it need not stay so.
         .pragma("journal_size_limit", "67108864")
         // A claim's rows fit, so that SQLite never waits in the middle of a write for us to take them.
